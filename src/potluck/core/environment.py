@@ -1,0 +1,29 @@
+"""The only reader of environment variables."""
+
+import os
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """What this process was told from outside, with Potluck's defaults for the rest."""
+
+    machine: str
+    """Name of this computer: POTLUCK_MACHINE, else its hostname."""
+
+    runs_dir: Path
+    """Where run folders go: POTLUCK_RUNS_DIR, else ./experiments."""
+
+    data_dir: Path
+    """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
+
+
+def read_environment() -> Environment:
+    """Read it now; nothing is cached, so a changed variable is seen."""
+    return Environment(
+        machine=os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine",
+        runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
+        data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
+    )

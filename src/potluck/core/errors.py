@@ -1,0 +1,63 @@
+"""Errors that say what happened and what to type next.
+
+PotluckError
+├── UsageError         the training script calls Potluck in an order that cannot work
+├── SettingsError      a flag, a YAML key or a value
+├── WorkloadError      a model or dataset that cannot be built
+├── DataError          a data file that is missing, damaged or of another kind
+├── RunFolderError     the folder of a run
+├── EventLogError      an event file that cannot be read
+└── CheckpointError    a checkpoint that cannot be written or read
+"""
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+class PotluckError(Exception):
+    """Something a user can mend: what happened, and the fix."""
+
+    def __init__(self, message: str, *, fix: str) -> None:
+        super().__init__(message)
+        self.fix = fix
+
+    def __str__(self) -> str:
+        return f"{self.args[0]}\n  fix: {self.fix}"
+
+
+class UsageError(PotluckError):
+    """The training script calls Potluck in an order that cannot work."""
+
+
+class SettingsError(PotluckError):
+    """A flag, a YAML key or a value that Potluck does not take."""
+
+
+class WorkloadError(PotluckError):
+    """A model or dataset that cannot be built."""
+
+
+class DataError(PotluckError):
+    """A data file that is missing, damaged or of another kind."""
+
+
+class RunFolderError(PotluckError):
+    """The folder of a run cannot be used as asked."""
+
+
+class EventLogError(PotluckError):
+    """An event file is damaged, or another process writes it."""
+
+
+class CheckpointError(PotluckError):
+    """A checkpoint cannot be written or read."""
+
+
+def did_you_mean(word: str, known: "Iterable[str]") -> str:
+    """A fix for a mistyped name: the closest known ones, else all of them."""
+    known = sorted(known)
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}? " * bool(close) + f"choose one of: {', '.join(known)}"
