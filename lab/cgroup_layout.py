@@ -1,0 +1,149 @@
+"""Where a machine's limits live on this kernel, cgroup v1 or v2, and what to write there: pure decisions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Literal
+
+Controller = Literal["cpu", "cpuacct", "memory", "freezer"]
+CONTROLLERS: tuple[Controller, ...] = ("cpu", "cpuacct", "memory", "freezer")
+# Counting and freezing are part of v2 itself; these two have to be switched on.
+V2_SWITCHED: tuple[Controller, ...] = ("cpu", "memory")
+
+CPU_PERIOD_US = 10_000  # short, so that a slow machine is slow smoothly instead of running and pausing
+MIN_QUOTA_US = 1_000  # the kernel refuses less
+MAX_PERIOD_US = 1_000_000  # and longer
+
+LAB_DIR_PREFIX = "potluck-lab-"
+HOLDERS = ".holders"  # no machine can have this name
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """One value for one file of a cgroup."""
+
+    file: str
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """The mount that holds a controller."""
+
+    root: str
+    version: Literal[1, 2]
+
+
+Layout = Mapping[Controller, Place]
+
+
+def find_layout(mounts: str, v2_controllers: Mapping[str, str]) -> dict[Controller, Place]:
+    """Choose a mount for each controller from /proc/mounts and each v2 mount's cgroup.controllers.
+
+    A controller is in one hierarchy at a time, so where v1 has it, v1 it is. Missing ones are left out.
+    """
+    layout: dict[Controller, Place] = {}
+    for line in mounts.splitlines():
+        _, root, kind, options, *_ = line.split()
+        for controller in CONTROLLERS:
+            if kind == "cgroup" and controller in options.split(","):
+                layout.setdefault(controller, Place(root=root, version=1))
+    for root, controllers in v2_controllers.items():
+        for controller in CONTROLLERS:
+            if controller not in V2_SWITCHED or controller in controllers.split():
+                layout.setdefault(controller, Place(root=root, version=2))
+    return layout
+
+
+def v2_mounts(mounts: str) -> list[str]:
+    """Where cgroup v2 is mounted, by /proc/mounts."""
+    return [line.split()[1] for line in mounts.splitlines() if line.split()[2] == "cgroup2"]
+
+
+def lab_dirs(layout: Layout, lab: str) -> list[str]:
+    """The lab's own directory in each hierarchy that it uses."""
+    roots = dict.fromkeys(place.root for place in layout.values())
+    return [str(PurePosixPath(root) / f"{LAB_DIR_PREFIX}{lab}") for root in roots]
+
+
+def member_dirs(layout: Layout, lab: str, member: str) -> list[str]:
+    """The directories a process must join to be part of `member`: a machine, or the lab's holders."""
+    return [str(PurePosixPath(lab_dir) / member) for lab_dir in lab_dirs(layout, lab)]
+
+
+def v2_switches(layout: Layout, lab: str) -> list[Write]:
+    """What to write so that machines' directories have the v2 controllers, parents first."""
+    switched = [controller for controller in V2_SWITCHED if controller in layout and layout[controller].version == 2]
+    return [
+        Write(f"{parent}/cgroup.subtree_control", f"+{controller}")
+        for controller in switched
+        for parent in (layout[controller].root, f"{layout[controller].root}/{LAB_DIR_PREFIX}{lab}")
+    ]
+
+
+def cpu_quota(cores: float) -> tuple[int, int]:
+    """Quota and period in microseconds: quota / period = cores, with the shortest period the kernel allows."""
+    period_us = CPU_PERIOD_US
+    if cores * period_us < MIN_QUOTA_US:
+        period_us = min(MAX_PERIOD_US, round(MIN_QUOTA_US / cores))
+    return max(MIN_QUOTA_US, round(cores * period_us)), period_us
+
+
+def cpu_writes(version: Literal[1, 2], cores: float) -> list[Write]:
+    """Limit a machine to a fraction of a core, or to several."""
+    quota_us, period_us = cpu_quota(cores)
+    if version == 2:
+        return [Write("cpu.max", f"{quota_us} {period_us}")]
+    return [Write("cpu.cfs_period_us", str(period_us)), Write("cpu.cfs_quota_us", str(quota_us))]
+
+
+def memory_writes(version: Literal[1, 2], limit_bytes: int | None) -> list[Write]:
+    """Limit a machine's memory; the kernel then kills its greediest process, not the whole machine.
+
+    Swap is written after the limit and may be missing from the kernel: a machine must not grow into it.
+    """
+    if version == 2:
+        value = "max" if limit_bytes is None else str(limit_bytes)
+        return [Write("memory.max", value), Write("memory.swap.max", "max" if limit_bytes is None else "0")]
+    value = "-1" if limit_bytes is None else str(limit_bytes)
+    writes = [Write("memory.limit_in_bytes", value), Write("memory.memsw.limit_in_bytes", value)]
+    # v1 insists that memory plus swap is never below memory, so a limit is lifted from the other end.
+    return writes[::-1] if limit_bytes is None else writes
+
+
+def freezer_write(version: Literal[1, 2], *, frozen: bool) -> Write:
+    """Stop every process of a machine, or let them go on."""
+    if version == 2:
+        return Write("cgroup.freeze", "1" if frozen else "0")
+    return Write("freezer.state", "FROZEN" if frozen else "THAWED")
+
+
+def frozen_from(version: Literal[1, 2], text: str) -> bool:
+    """Whether freezer.state (v1) or cgroup.events (v2) says that all processes have stopped."""
+    return text.strip() == "FROZEN" if version == 1 else "frozen 1" in text.splitlines()
+
+
+def cpu_seconds_from(version: Literal[1, 2], text: str) -> float:
+    """CPU time from cpuacct.usage (v1, nanoseconds) or cpu.stat (v2, microseconds)."""
+    return int(text) / 1e9 if version == 1 else _field(text, "usage_usec") / 1e6
+
+
+def oom_kills_from(text: str) -> int:
+    """Processes that the memory limit killed, from memory.oom_control (v1) or memory.events (v2)."""
+    return _field(text, "oom_kill")
+
+
+def cores_from(text: str) -> float:
+    """Cores from cpu.max (v2), or from cpu.cfs_quota_us and cpu.cfs_period_us after each other (v1)."""
+    quota_us, period_us = text.split()
+    return int(quota_us) / int(period_us)
+
+
+def memory_limit_from(text: str) -> int | None:
+    """The limit from memory.max (v2) or memory.limit_in_bytes (v1, where no limit is a number beyond any memory)."""
+    value = text.strip()
+    return None if value == "max" or int(value) > 2**60 else int(value)
+
+
+def _field(text: str, key: str) -> int:
+    return next((int(line.split()[1]) for line in text.splitlines() if line.split()[0] == key), 0)

@@ -1,0 +1,230 @@
+"""Cluster files: YAML in, a Cluster out, or an error that names the key and the file."""
+
+import ipaddress
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import yaml
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from lab import quantities
+from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, DeadEnd, Disk, FirewallRule, Link, MachineSpec
+from lab.errors import ClusterFileError, did_you_mean
+
+SHIPPED_DIR = Path(__file__).parent / "clusters"
+
+
+def _port_range(text: str) -> str:
+    first, _, last = text.partition("-")
+    if not all(part.strip().isdigit() and 0 < int(part) < 65536 for part in (first, last or first)):
+        raise ValueError(f"{text!r} is not a port or a range: write it as 29500 or 1024-65535")
+    return text.replace(" ", "")
+
+
+def _address_with_prefix(text: str) -> str:
+    if "/" not in text:
+        raise ValueError(f"{text!r} lacks its prefix: write it as 172.17.0.1/16")
+    return str(ipaddress.IPv4Interface(text))
+
+
+Rate = Annotated[int, BeforeValidator(lambda value: quantities.rate_bits_per_s(str(value)))]
+Size = Annotated[int, BeforeValidator(lambda value: quantities.size_bytes(str(value)))]
+MachineName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9-]{0,30}$")]
+InterfaceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9.-]{0,14}$")]
+Ports = Annotated[str, BeforeValidator(str), AfterValidator(_port_range)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class InterfaceEntry(_Part):
+    """An interface next to eth0: a second link, or a docker0 look-alike."""
+
+    name: InterfaceName
+    kind: Literal["link", "bridge"]
+    network: InterfaceName | None = None
+    link: Rate | None = None
+    mtu: Annotated[int, Field(ge=576, le=65535)] = 1500
+    address: Annotated[str, AfterValidator(_address_with_prefix)] | None = None
+
+    @model_validator(mode="after")
+    def _fits_its_kind(self) -> "InterfaceEntry":
+        if self.kind == "bridge" and (not self.address or self.network or self.link):
+            raise ValueError("a bridge takes an address, such as 172.17.0.1/16, and no network or link")
+        if self.kind == "link" and (not self.network or self.address):
+            raise ValueError("a link takes a network, such as wifi, and gets its address from the lab")
+        if self.name == MAIN_INTERFACE:
+            raise ValueError(f"{MAIN_INTERFACE} is the machine's main link; choose another name")
+        return self
+
+
+class DiskEntry(_Part):
+    """A small file system over a directory that exists."""
+
+    path: Annotated[str, Field(pattern=r"^/")]
+    size: Size
+
+
+class FirewallEntry(_Part):
+    """One firewall rule."""
+
+    action: Literal["drop", "reject", "accept"]
+    direction: Literal["in", "out"] = "in"
+    protocol: Literal["tcp", "udp", "icmp"] | None = None
+    ports: Ports | None = None
+    peer: str | None = None
+    abrupt: bool = False
+
+    @model_validator(mode="after")
+    def _ports_have_a_protocol(self) -> "FirewallEntry":
+        if self.ports and self.protocol not in ("tcp", "udp"):
+            raise ValueError("ports need protocol: tcp or protocol: udp")
+        return self
+
+
+class MachineEntry(_Part):
+    """One machine of the file."""
+
+    name: MachineName
+    cores: Annotated[float, Field(ge=0.001, le=1024)]
+    memory: Size | None = None
+    link: Rate | None = None
+    mtu: Annotated[int, Field(ge=576, le=65535)] = 1500
+    hostname: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$")] | None = None
+    resolves: bool | tuple[str, ...] = True
+    own_name: Literal["loopback", "address", "missing"] = "loopback"
+    shm: Size | None = None
+    disks: tuple[DiskEntry, ...] = ()
+    interfaces: tuple[InterfaceEntry, ...] = ()
+    firewall: tuple[FirewallEntry, ...] = ()
+
+
+class ClusterEntry(_Part):
+    """The whole file."""
+
+    machines: Annotated[tuple[MachineEntry, ...], Field(min_length=1, max_length=250)]
+
+
+def shipped_clusters() -> list[str]:
+    """Names of the clusters that come with the lab."""
+    return sorted(path.stem for path in SHIPPED_DIR.glob("*.yaml"))
+
+
+def load_cluster(name_or_path: str | Path) -> Cluster:
+    """Read a cluster file, or a shipped cluster by its name."""
+    path = Path(name_or_path)
+    if path.suffix not in (".yaml", ".yml") and path.name == str(name_or_path):
+        if path.name not in shipped_clusters():
+            raise ClusterFileError(
+                f"no cluster is called {path.name!r}",
+                fix=f"{did_you_mean(path.name, shipped_clusters())}; or give the path of a .yaml file",
+            )
+        path = SHIPPED_DIR / f"{path.name}.yaml"
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise ClusterFileError(
+            f"{path}: {error.strerror}",
+            fix=f"give the path of a cluster file, or one of: {', '.join(shipped_clusters())}",
+        ) from None
+    return parse_cluster(text, source=str(path), name=path.stem)
+
+
+def parse_cluster(text: str, *, source: str, name: str) -> Cluster:
+    """Turn the text of a cluster file into a Cluster; `source` is what errors call it."""
+    try:
+        data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader that also refuses double keys)
+    except yaml.YAMLError as error:
+        raise ClusterFileError(f"{source} is not YAML: {' '.join(str(error).split())}", fix="mend that line") from None
+    try:
+        entry = ClusterEntry.model_validate(data)
+    except ValidationError as error:
+        raise _explain(error, source, data) from None
+    return _cluster_from(entry, source, name)
+
+
+def _cluster_from(entry: ClusterEntry, source: str, name: str) -> Cluster:
+    names = [machine.name for machine in entry.machines]
+    for index, machine in enumerate(entry.machines):
+        where = f"machines[{index}]"
+        if names.index(machine.name) != index:
+            raise ClusterFileError(f"{source}: {where}.name: {machine.name!r} is there twice", fix="rename one of them")
+        interfaces = [MAIN_INTERFACE, *(interface.name for interface in machine.interfaces)]
+        if len(set(interfaces)) != len(interfaces):
+            raise ClusterFileError(f"{source}: {where}.interfaces: a name is there twice", fix="rename one of them")
+        mentioned = [*(machine.resolves if isinstance(machine.resolves, tuple) else ())]
+        mentioned += [rule.peer for rule in machine.firewall if rule.peer]
+        for other in mentioned:
+            if other not in names:
+                raise ClusterFileError(
+                    f"{source}: {where} ({machine.name}) speaks of {other!r}, which is no machine of this file",
+                    fix=did_you_mean(other, names),
+                )
+    return Cluster(name=name, machines=tuple(_machine_from(machine, names) for machine in entry.machines))
+
+
+def _machine_from(entry: MachineEntry, names: list[str]) -> MachineSpec:
+    resolves = tuple(names) if entry.resolves is True else entry.resolves or ()
+    main = Link(interface=MAIN_INTERFACE, network=MAIN_NETWORK, rate_bits_per_s=entry.link, mtu=entry.mtu)
+    extra = [
+        Link(interface=one.name, network=one.network, rate_bits_per_s=one.link, mtu=one.mtu)
+        for one in entry.interfaces
+        if one.network
+    ]
+    return MachineSpec(
+        name=entry.name,
+        cores=entry.cores,
+        hostname=entry.hostname or entry.name,
+        memory_bytes=entry.memory,
+        shm_bytes=entry.shm,
+        links=(main, *extra),
+        dead_ends=tuple(DeadEnd(interface=one.name, address=one.address) for one in entry.interfaces if one.address),
+        disks=tuple(Disk(path=disk.path, size_bytes=disk.size) for disk in entry.disks),
+        resolves=tuple(name for name in resolves if name != entry.name),
+        own_name=entry.own_name,
+        firewall=tuple(FirewallRule(**rule.model_dump()) for rule in entry.firewall),
+    )
+
+
+def _explain(error: ValidationError, source: str, data: Any) -> ClusterFileError:
+    """Turn pydantic's first complaint into the key, the file and the fix."""
+    first = error.errors()[0]
+    where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
+    if first["type"] == "extra_forbidden":
+        key = str(first["loc"][-1])
+        return ClusterFileError(f"{source}: {where} is not a key", fix=did_you_mean(key, _known_keys(first["loc"])))
+    if first["type"] == "missing":
+        return ClusterFileError(f"{source}: {where} is missing", fix=f"add {first['loc'][-1]}: ... there")
+    if not isinstance(data, dict):
+        return ClusterFileError(f"{source} holds no machines", fix="begin the file with machines: and a list under it")
+    message = first["msg"].removeprefix("Value error, ")
+    message = message[:1].lower() + message[1:]
+    fix = "see docs/lab.md for every key and an example"
+    if first["type"] == "string_pattern_mismatch":
+        message = f"{first['input']!r} does not fit here"
+        fix = "names are small letters, digits and dashes, beginning with a letter; paths begin with /"
+    return ClusterFileError(f"{source}: {where}: {message}", fix=fix)
+
+
+def _known_keys(location: tuple[int | str, ...]) -> list[str]:
+    nested: dict[str, type[BaseModel]] = {
+        "machines": MachineEntry,
+        "disks": DiskEntry,
+        "interfaces": InterfaceEntry,
+        "firewall": FirewallEntry,
+    }
+    inside = [part for part in location[:-1] if isinstance(part, str)]
+    return sorted(nested[inside[-1]].model_fields if inside else ClusterEntry.model_fields)
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """YAML without the silent loss of the first of two equal keys."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        keys = [self.construct_object(key) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.MarkedYAMLError(problem=f"the key {key!r} is there twice", problem_mark=node.start_mark)
+        return super().construct_mapping(node, deep=deep)

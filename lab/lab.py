@@ -1,0 +1,267 @@
+"""A cluster that is up, for as long as a `with` block lasts."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Any
+
+from lab import cgroup_layout, cgroups, record, requirements, schedule, sweep, wiring
+from lab.cluster import Cluster, MachineSpec
+from lab.cluster_file import load_cluster
+from lab.errors import LabError, did_you_mean
+from lab.machine import Machine
+from lab.namespaces import ProcessId, boot_id, children_in_new_pid_namespace, joining, run_in_network_of
+from lab.process import Process
+from lab.record import STATE_DIR, LabRecord, MachineRecord, PortRecord
+from lab.schedule import Action, Scheduled
+
+HOLDER = Path(__file__).with_name("holder.py")
+SWITCH = "switch"
+END_S = 10.0
+# No name server: what the hosts file does not know is unknown at once, and nobody asks the real network.
+NO_NAME_SERVER = {"/etc/resolv.conf": "", "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n"}
+
+
+class Lab:
+    """Machines of a cluster, up from the beginning of the `with` block to its end.
+
+    with Lab("laptops") as lab:
+        worker = lab["lily"].start(["python", "train.py"])
+        lab.when_printed(worker, "step 100", lab["lily"].cut).then(10.0, lab["lily"].mend)
+    """
+
+    def __init__(self, cluster: Cluster | str | Path, *, name: str | None = None, state_dir: Path = STATE_DIR) -> None:
+        self.cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
+        self._wanted_name = name or self.cluster.name
+        self._state_dir = state_dir
+        self._record: LabRecord | None = None
+        self._machines: dict[str, Machine] = {}
+        self._holders: list[subprocess.Popen[bytes]] = []
+        self._scheduled: list[Scheduled] = []
+
+    @property
+    def name(self) -> str:
+        """The name that verbs on the command line know it by."""
+        return self._up.name
+
+    @property
+    def machines(self) -> tuple[Machine, ...]:
+        return tuple(self._machines.values())
+
+    def __getitem__(self, machine: str) -> Machine:
+        if machine not in self._machines:
+            raise LabError(f"no machine is called {machine!r}", fix=did_you_mean(machine, self._machines))
+        return self._machines[machine]
+
+    def after(self, wait_s: float, action: Action) -> Scheduled:
+        """Do it `wait_s` seconds from now: lab.after(5, lab["lily"].freeze)."""
+        return self._keep(schedule.after(wait_s, action))
+
+    def when_printed(self, process: Process, text: str, action: Action) -> Scheduled:
+        """Do it when the process prints a line that contains `text`."""
+        return self._keep(schedule.when_printed(process, text, action))
+
+    def is_up(self) -> bool:
+        """Whether the lab is still there; it may have been taken down from elsewhere."""
+        return self._record is not None and record.path_of(self._record.name, self._state_dir).exists()
+
+    def __enter__(self) -> "Lab":
+        requirements.check(firewall=any(machine.firewall for machine in self.cluster.machines))
+        _check_disks(self.cluster)
+        try:
+            self._build()
+        except BaseException:
+            self._take_down()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        wanted = [one for scheduled in self._scheduled for one in scheduled.family() if not one.is_cancelled]
+        self._take_down()
+        if kind is None:
+            for scheduled in wanted:
+                scheduled.check()
+
+    def _build(self) -> None:
+        ports = wiring.plan_ports(self.cluster)
+        layout = cgroups.read_layout()
+        with record.locked(self._state_dir):
+            sweep.remove_abandoned(self._state_dir)
+            name = record.free_name(self._wanted_name, self._state_dir)
+            self._note(
+                LabRecord(
+                    name=name,
+                    cluster=self.cluster.name,
+                    owner=ProcessId.of(os.getpid()),
+                    boot_id=boot_id(),
+                    layout=layout,
+                    cgroup_dirs=tuple(cgroup_layout.lab_dirs(layout, name)),
+                    machines=tuple(_machine_record(machine, ports) for machine in self.cluster.machines),
+                )
+            )
+        names = [machine.name for machine in self.cluster.machines]
+        cgroups.make_directories(layout, name, [cgroup_layout.HOLDERS, *names])
+        self._start_holders(ports)
+        self._machines = {name: Machine(self._up, name) for name in names}
+        for machine in self.cluster.machines:
+            self._machines[machine.name].slow(machine.cores)
+            self._machines[machine.name].limit_memory(machine.memory_bytes)
+        self._wire(ports)
+
+    def _start_holders(self, ports: tuple[wiring.Port, ...]) -> None:
+        """Start the switch and the machines, all at once, and put their process ids on record."""
+        up = self._up
+        addresses = wiring.addresses_of(ports)
+        wanted: dict[str, dict[str, Any]] = {SWITCH: _holding(SWITCH, {}, None, {})}
+        for machine in self.cluster.machines:
+            files = {
+                "/etc/hostname": f"{machine.hostname}\n",
+                "/etc/hosts": wiring.hosts_file(machine, self.cluster, addresses),
+                **NO_NAME_SERVER,
+            }
+            disks = {disk.path: disk.size_bytes for disk in machine.disks}
+            wanted[f"machine {machine.name}"] = _holding(machine.hostname, files, _shm_bytes(machine), disks)
+        members = cgroup_layout.member_dirs(up.layout, up.name, cgroup_layout.HOLDERS)
+        for settings in wanted.values():
+            holder = _start_holder(members)
+            self._holders.append(holder)
+            assert holder.stdin is not None
+            holder.stdin.write(json.dumps(settings).encode() + b"\n")
+            holder.stdin.flush()
+        switch, *machines = self._holders
+        up = replace(up, switch=ProcessId.of(switch.pid))
+        for machine, holder in zip(self.cluster.machines, machines, strict=True):
+            up = up.with_holder(machine.name, ProcessId.of(holder.pid))
+        self._note(up)
+        for title, holder in zip(wanted, self._holders, strict=True):
+            _await_ready(title, holder)
+
+    def _wire(self, ports: tuple[wiring.Port, ...]) -> None:
+        switch, *machines = (holder.pid for holder in self._holders)
+        pids = dict(zip((machine.name for machine in self.cluster.machines), machines, strict=True))
+        run_in_network_of(switch, ["ip", "-batch", "-"], text_in=wiring.switch_batch(ports, pids))
+        for machine in self.cluster.machines:
+            run_in_network_of(pids[machine.name], ["ip", "-batch", "-"], text_in=wiring.machine_batch(machine, ports))
+            for link in machine.links:
+                if link.rate_bits_per_s is not None:
+                    self._machines[machine.name].limit_rate(link.rate_bits_per_s, link.interface)
+            if machine.firewall:
+                self._machines[machine.name].set_firewall(machine.firewall)
+
+    def _take_down(self) -> None:
+        with _uninterrupted():
+            for scheduled in [one for first in self._scheduled for one in first.family()]:
+                scheduled.cancel()
+            if self._record is not None:
+                for holder in self._holders:
+                    assert holder.stdin is not None
+                    holder.stdin.close()
+                # Ends every process first; then their ends can be collected without waiting for any of them.
+                cgroups.remove_directories(list(self._record.cgroup_dirs))
+                for process in [one for machine in self.machines for one in machine.processes]:
+                    process.close(END_S)
+                for holder in self._holders:
+                    holder.wait(END_S)
+                    assert holder.stdout is not None
+                    holder.stdout.close()
+                sweep.remove(self._record, self._state_dir)
+                self._record = None
+
+    def _keep(self, scheduled: Scheduled) -> Scheduled:
+        self._scheduled.append(scheduled)
+        return scheduled
+
+    def _note(self, up: LabRecord) -> None:
+        record.write(up, self._state_dir)
+        self._record = up
+
+    @property
+    def _up(self) -> LabRecord:
+        if self._record is None:
+            raise LabError("this lab is not up", fix="use it inside its with block")
+        return self._record
+
+
+def _machine_record(machine: MachineSpec, ports: tuple[wiring.Port, ...]) -> MachineRecord:
+    mine = [port for port in ports if port.machine == machine.name]
+    return MachineRecord(
+        name=machine.name,
+        ports=tuple(
+            PortRecord(
+                port=port.name,
+                interface=port.link.interface,
+                network=port.link.network,
+                address=port.address,
+                mtu=port.link.mtu,
+            )
+            for port in mine
+        ),
+    )
+
+
+def _shm_bytes(machine: MachineSpec) -> int | None:
+    """As much shared memory as asked for, else half of the memory, as Linux gives by itself."""
+    return machine.shm_bytes or (machine.memory_bytes // 2 if machine.memory_bytes else None)
+
+
+def _holding(hostname: str, files: dict[str, str], shm_bytes: int | None, disks: dict[str, int]) -> dict[str, Any]:
+    return {"hostname": hostname, "files": files, "shm_bytes": shm_bytes or "50%", "disks": disks}
+
+
+def _check_disks(cluster: Cluster) -> None:
+    for machine in cluster.machines:
+        for disk in machine.disks:
+            if not Path(disk.path).is_dir():
+                raise LabError(
+                    f"{machine.name} wants a disk at {disk.path}, which is no directory", fix=f"mkdir -p {disk.path}"
+                )
+
+
+def _start_holder(cgroup_dirs: list[str]) -> subprocess.Popen[bytes]:
+    command = joining(cgroup_dirs, [sys.executable, "-I", "-S", str(HOLDER)])
+    with children_in_new_pid_namespace():
+        return subprocess.Popen(
+            command,
+            cwd="/",
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+        )
+
+
+def _await_ready(title: str, holder: subprocess.Popen[bytes]) -> None:
+    assert holder.stdout is not None
+    answer = holder.stdout.readline().decode().strip()
+    if answer != "ready":
+        answer += holder.stdout.read().decode().rstrip()
+        raise LabError(f"{title} did not start: {answer}", fix="see whether the kernel has what the message names")
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[None]:
+    """Ctrl-C waits: a second one, pressed while the lab is being removed, must not leave half of it."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed: list[int] = []
+
+    def remember(number: int, frame: FrameType | None) -> None:
+        del frame
+        pressed.append(number)
+
+    before = signal.signal(signal.SIGINT, remember)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
