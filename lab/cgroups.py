@@ -39,8 +39,7 @@ class MachineCgroup:
 
     def set_memory(self, limit_bytes: int | None) -> None:
         for write in cgroup_layout.memory_writes(self.layout["memory"].version, limit_bytes):
-            if self._file("memory", write.file).exists():  # kernels without swap lack the swap file
-                self._write("memory", write)
+            self._write("memory", write)
 
     def freeze(self) -> None:
         """Stop every process; return once all have stopped."""
@@ -94,6 +93,8 @@ class MachineCgroup:
         return Path(self.layout[controller].root, f"{cgroup_layout.LAB_DIR_PREFIX}{self.lab}", self.machine, name)
 
     def _write(self, controller: Controller, write: Write) -> None:
+        if write.file in cgroup_layout.OPTIONAL_FILES and not self._file(controller, write.file).exists():
+            return
         fix = "choose another limit, or see whether the machine already uses more"
         _write(self._file(controller, write.file), write.value, fix=fix)
 
@@ -105,6 +106,9 @@ def make_directories(layout: Layout, lab: str, members: list[str]) -> None:
     for write in cgroup_layout.v2_switches(layout, lab):
         fix = "in a container, start it with --privileged --cgroupns=host, or run the lab on the host"
         _write(Path(write.file), write.value, fix=fix)
+    cpu = layout["cpu"]
+    weight = cgroup_layout.lab_weight(cpu.version)
+    _write(Path(cpu.root, f"{cgroup_layout.LAB_DIR_PREFIX}{lab}", weight.file), weight.value, fix="use another kernel")
     for member in members:
         for directory in cgroup_layout.member_dirs(layout, lab, member):
             Path(directory).mkdir()

@@ -24,22 +24,13 @@ def size_bytes(text: str) -> int:
     return _positive(number * SIZE_UNITS[letter], text)
 
 
-def show_rate(bits_per_s: float) -> str:
-    """Write 100,000,000 bits a second as "100 Mbit/s"."""
-    for unit, factor in (("Gbit/s", 10**9), ("Mbit/s", 10**6), ("kbit/s", 10**3)):
-        if bits_per_s >= factor:
-            return f"{bits_per_s / factor:.3g} {unit}"
-    return f"{bits_per_s:.0f} bit/s"
-
-
 def show_size(num_bytes: float) -> str:
-    """Write 536,870,912 bytes as "512 MB"."""
-    for unit, factor in (("GB", 2**30), ("MB", 2**20), ("kB", 2**10)):
+    """Write 536,870,912 bytes as "512M", the way cluster files do."""
+    for unit, factor in (("G", 2**30), ("M", 2**20), ("K", 2**10)):
         if num_bytes >= factor:
-            return (
-                f"{num_bytes / factor:.3g} {unit}" if num_bytes / factor < 1000 else f"{num_bytes / factor:.0f} {unit}"
-            )
-    return f"{num_bytes:.0f} B"
+            number = num_bytes / factor
+            return f"{number:.0f}{unit}" if number >= 10 or number == round(number) else f"{number:.1f}{unit}"
+    return f"{num_bytes:.0f}"
 
 
 def _split(text: str) -> tuple[float, str]:

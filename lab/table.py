@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rich.table import Table
 
 from lab.machine import Machine, Usage
-from lab.quantities import show_rate, show_size
+from lab.quantities import show_size
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def make_row(machine: Machine, before: Usage, after: Usage, interval_s: float) -
     return Row(
         machine=machine.name,
         address=machine.address,
-        condition=", ".join(conditions) or "up",
+        condition="+".join(conditions) or "up",
         cores_used=(after.cpu_s - before.cpu_s) / interval_s,
         cores=machine.cores(),
         memory_bytes=after.memory_bytes,
@@ -70,21 +70,19 @@ def render(title: str, rows: Sequence[Row]) -> Table:
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("machine", "address", "is"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("cpu", "of cores", "memory", "of", "sends", "receives", "processes"):
+    for heading in ("cores", "memory", "Mbit/s out", "Mbit/s in", "processes"):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
-        limit = "all" if row.memory_limit_bytes is None else show_size(row.memory_limit_bytes)
-        killed = f" ({row.num_oom_kills} out of memory)" if row.num_oom_kills else ""
+        limit = "" if row.memory_limit_bytes is None else f"/{show_size(row.memory_limit_bytes)}"
+        killed = f"{row.num_oom_kills} out of memory, " if row.num_oom_kills else ""
         table.add_row(
             row.machine,
             row.address,
             row.condition,
-            f"{row.cores_used:.2f}",
-            f"{row.cores:.3g}",
-            show_size(row.memory_bytes),
-            limit,
-            show_rate(row.sent_bits_per_s),
-            show_rate(row.received_bits_per_s),
-            f"{row.num_processes}{killed}",
+            f"{row.cores_used:.2f}/{row.cores:.3g}",
+            f"{show_size(row.memory_bytes)}{limit}",
+            f"{row.sent_bits_per_s / 1e6:.1f}",
+            f"{row.received_bits_per_s / 1e6:.1f}",
+            f"{killed}{row.num_processes}",
         )
     return table

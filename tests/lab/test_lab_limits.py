@@ -1,0 +1,146 @@
+"""The limits are real: computing, links and memory, measured."""
+
+import json
+import statistics
+import subprocess
+import sys
+import time
+
+import pytest
+
+from lab import Lab, Machine, Process, parse_cluster
+
+pytestmark = pytest.mark.needs_lab
+
+SPIN = """
+import time
+count = 0
+while True:
+    for _ in range(20_000):
+        count += 1
+    print(time.monotonic(), count)
+"""
+TURN_S = 0.4
+SETTLE_S = 0.05
+NUM_TURNS = 10
+WHOLE_CORES = 2.0
+
+GREEDY = """
+import time
+kept = []
+for _ in range(400):
+    kept.append(b"x" * 2**20)
+print("got it all")
+"""
+
+
+def speed(loop: Process, began_s: float, ended_s: float) -> float:
+    """Loops a second between two moments."""
+    whole_lines = loop.output.split("\n")[:-1]
+    marks = [(float(moment), int(count)) for moment, count in (line.split() for line in whole_lines)]
+    first, last = (max(count for mark_s, count in marks if mark_s <= moment) for moment in (began_s, ended_s))
+    return (last - first) / (ended_s - began_s)
+
+
+def fraction_of_a_core(machine: Machine, cores: float) -> float:
+    """How fast a loop runs at `cores`, against the same loop on a whole core, in short turns.
+
+    A loop outside the lab keeps the other core busy throughout: whether a neighbour computes changes a core's speed
+    by a third here, and must not change between the turns.
+    """
+    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    loop = machine.start([sys.executable, "-c", SPIN])
+    loop.expect(" ", 10)
+    moments = []
+    for _ in range(NUM_TURNS):
+        for limit in (WHOLE_CORES, cores):
+            machine.slow(limit)
+            time.sleep(SETTLE_S)  # until what is left of the old quota is used up
+            began_s = time.monotonic()
+            time.sleep(TURN_S)
+            moments.append((began_s, time.monotonic()))
+    time.sleep(0.1)
+    loop.kill()
+    neighbour.kill()
+    neighbour.wait()
+    loop.wait(10)
+    speeds = [speed(loop, *moment) for moment in moments]
+    return statistics.median(limited / whole for whole, limited in zip(speeds[::2], speeds[1::2], strict=True))
+
+
+@pytest.mark.timeout(90)
+@pytest.mark.slow
+def test_a_fixed_loop_runs_at_the_declared_fraction_of_a_core() -> None:
+    with Lab("pair") as lab:
+        oak = fraction_of_a_core(lab["oak"], 1.0)
+        elm = fraction_of_a_core(lab["elm"], 0.3)
+    print(f"oak {oak:.3f} of a core, elm {elm:.3f}")
+    assert oak == pytest.approx(1.0, rel=0.1)
+    assert elm == pytest.approx(0.3, rel=0.1)
+
+
+@pytest.mark.timeout(60)
+def test_a_machine_slows_down_while_it_computes() -> None:
+    with Lab("pair") as lab:
+        oak = lab["oak"]
+        busy = oak.start([sys.executable, "-c", "print('go')\nwhile True: pass"])
+        busy.expect("go", 10)
+        used = {}
+        for cores in (1.0, 0.1, 0.5):
+            oak.slow(cores)
+            before_s, began_s = oak.usage().cpu_s, time.monotonic()
+            time.sleep(1.0)
+            used[cores] = (oak.usage().cpu_s - before_s) / (time.monotonic() - began_s)
+            assert oak.cores() == pytest.approx(cores)
+    assert used == {cores: pytest.approx(cores, rel=0.1) for cores in used}
+
+
+def measure_link(lab: Lab, *options: str) -> list[float]:
+    """Mbit/s that iperf3 received from elm to oak: one figure, or both ways at once with --bidir."""
+    server = lab["oak"].start(["iperf3", "--server", "--one-off", "--forceflush"])
+    server.expect("listening", timeout_s=10)
+    done = lab["elm"].run(["iperf3", "--client", "oak", "--time", "2", "--json", *options])
+    assert done.returncode == 0, done.output
+    end = json.loads(done.output)["end"]
+    return [end[key]["bits_per_second"] / 1e6 for key in end if key.startswith("sum_received")]
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.slow
+@pytest.mark.parametrize(("rate", "low", "high"), [("1gbit", 900, 1000), ("100mbit", 90, 100)])
+def test_a_link_carries_its_rate_both_ways(rate: str, low: float, high: float) -> None:
+    text = f"machines: [{{name: oak, cores: 1, link: {rate}}}, {{name: elm, cores: 0.3, link: {rate}}}]"
+    with Lab(parse_cluster(text, source="test", name="test")) as lab:
+        figures = {
+            "there": measure_link(lab),
+            "back": measure_link(lab, "--reverse"),
+            "both at once": measure_link(lab, "--bidir"),
+        }
+    print(figures)
+    assert all(low <= figure <= high for way in figures.values() for figure in way), figures
+
+
+@pytest.mark.timeout(60)
+def test_a_link_changes_its_rate_in_use() -> None:
+    with Lab("pair") as lab:
+        lab["elm"].limit_rate(50_000_000)
+        assert 45 <= measure_link(lab)[0] <= 50
+        lab["elm"].limit_rate(200_000_000)
+        assert 180 <= measure_link(lab)[0] <= 200
+
+
+@pytest.mark.timeout(60)
+def test_a_memory_limit_kills_the_greedy_process_and_only_that() -> None:
+    with Lab("pair") as lab:
+        oak, elm = lab["oak"], lab["elm"]
+        oak.limit_memory(100 * 2**20)
+        modest = [oak.start(["sh", "-c", "echo here; sleep 1000"]), elm.start(["sh", "-c", "echo here; sleep 1000"])]
+        for process in modest:
+            process.expect("here", timeout_s=10)
+        greedy = oak.run([sys.executable, "-c", GREEDY])
+        assert greedy.returncode == -9
+        assert "got it all" not in greedy.output
+        assert (oak.usage().num_oom_kills, elm.usage().num_oom_kills) == (1, 0)
+        assert [process.returncode for process in modest] == [None, None]
+        oak.limit_memory(None)
+        assert "got it all" in oak.run([sys.executable, "-c", GREEDY]).output
