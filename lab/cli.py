@@ -1,5 +1,6 @@
 """The lab's command line: python -m lab <verb>."""
 
+import contextlib
 import json
 import os
 import signal
@@ -46,19 +47,13 @@ def up(
     _end_politely()
     began_s = time.monotonic()
     with Lab(cluster, name=name) as lab:
-        console.print(_greeting(lab, time.monotonic() - began_s))
-        watch = Watch(lab.machines)
         try:
-            if console.is_terminal:
-                _show_live(lab, watch)
-            else:
-                console.print(render(f"lab {lab.name}", watch.look()))
-                while lab.is_up():
-                    time.sleep(LOOK_S)
-            console.print(f"lab {lab.name} was taken down from elsewhere")
+            console.print(_greeting(lab, time.monotonic() - began_s))
+            _show_until_down(lab)
         except (KeyboardInterrupt, SystemExit):
             console.print(f"taking lab {lab.name} down")
             raise
+        console.print(f"lab {lab.name} was taken down from elsewhere")
 
 
 @app.command(context_settings=COMMAND)
@@ -192,10 +187,16 @@ def _greeting(lab: Lab, took_s: float) -> str:
     return "\n".join(lines)
 
 
-def _show_live(lab: Lab, watch: Watch) -> None:
+def _show_until_down(lab: Lab) -> None:
+    """Show the machines for as long as the lab is up: all the time in a terminal, else once."""
+    watch = Watch(lab.machines)
+    if not console.is_terminal:
+        console.print(render(f"lab {lab.name}", watch.look()))
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while lab.is_up():
-            live.update(render(f"lab {lab.name}", watch.look()), refresh=True)
+            with contextlib.suppress(LabError, OSError):  # it is being taken down this instant
+                if console.is_terminal:
+                    live.update(render(f"lab {lab.name}", watch.look()), refresh=True)
             time.sleep(LOOK_S)
 
 

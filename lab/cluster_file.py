@@ -55,8 +55,8 @@ class InterfaceEntry(_Part):
             raise ValueError("a bridge takes an address, such as 172.17.0.1/16, and no network or link")
         if self.kind == "link" and (not self.network or self.address):
             raise ValueError("a link takes a network, such as wifi, and gets its address from the lab")
-        if self.name == MAIN_INTERFACE:
-            raise ValueError(f"{MAIN_INTERFACE} is the machine's main link; choose another name")
+        if self.name in (MAIN_INTERFACE, "lo"):
+            raise ValueError(f"every machine has {self.name} already; choose another name")
         return self
 
 
@@ -189,8 +189,9 @@ def _machine_from(entry: MachineEntry, names: list[str]) -> MachineSpec:
 
 
 def _explain(error: ValidationError, source: str, data: Any) -> ClusterFileError:
-    """Turn pydantic's first complaint into the key, the file and the fix."""
-    first = error.errors()[0]
+    """Turn one of pydantic's complaints into the key, the file and the fix."""
+    # A mistyped key is also a missing one; the key that is there says more.
+    first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     if first["type"] == "extra_forbidden":
         key = str(first["loc"][-1])

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.errors import LabError
+
 CLONE_NEWPID = 0x20000000
 ENTERED = ("mnt", "uts", "ipc", "net")
 
@@ -79,7 +81,8 @@ def run_in_network_of(pid: int, command: Sequence[str], *, text_in: str = "") ->
         entering(pid, command, ("net",)), input=text_in, capture_output=True, text=True, check=False, timeout=30
     )
     if done.returncode:
-        raise RuntimeError(f"{' '.join(command)} failed: {done.stderr.strip()}\n{text_in}")
+        problem = "; ".join(done.stderr.strip().splitlines())
+        raise LabError(f"{command[0]} refuses: {problem}", fix=f"look for what it complains of in:\n{text_in}")
     return done.stdout
 
 

@@ -17,7 +17,8 @@ def remove(lab: LabRecord, state_dir: Path = STATE_DIR) -> None:
         stuck = cgroups.remove_directories(list(lab.cgroup_dirs))
         if stuck:
             raise LabError(f"lab {lab.name!r}: {', '.join(stuck)} would not go", fix="try again: python -m lab down")
-        _wait_for_holders(lab)
+        if not lab.owner.is_alive():  # a living owner has to collect its own children first
+            _wait_for_holders(lab)
     record.path_of(lab.name, state_dir).unlink(missing_ok=True)
 
 

@@ -69,8 +69,13 @@ def machine_batch(machine: MachineSpec, ports: Sequence[Port]) -> str:
     """For `ip -batch` in a machine's namespace: its addresses, and interfaces that lead nowhere."""
     lines = ["link set lo up"]
     for end in machine.dead_ends:
+        # A bridge has no carrier, as docker0 without containers, once its last port has left; Docker's own address.
+        hardware = "02:42:" + ":".join(f"{int(part):02x}" for part in bare(end.address).split("."))
         lines += [
-            f"link add {end.interface} type bridge",
+            f"link add {end.interface} address {hardware} type bridge",
+            "link add passing type veth peer name passing2",
+            f"link set passing master {end.interface}",
+            "link del passing",
             f"addr add {end.address} brd + dev {end.interface}",
             f"link set {end.interface} up",
         ]

@@ -3,10 +3,11 @@
 import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
-from lab import Lab, LabError, LabTimeoutError, Machine
+from lab import Lab, LabError, LabTimeoutError, Machine, Process
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(60)]
 
@@ -45,7 +46,7 @@ def answers(asking: Machine, asked: Machine) -> bool:
     return asking.run(["ping", "-c", "1", "-w", "5", asked.address]).returncode == 0
 
 
-def start_conversation(lab: Lab) -> tuple[object, ...]:
+def start_conversation(lab: Lab) -> tuple[Process, Process]:
     server = lab["lily"].start([sys.executable, "-c", ECHO])
     server.expect("listening", 10)
     client = lab["rosa"].start([sys.executable, "-c", ASK, "lily"])
@@ -159,28 +160,39 @@ def test_a_fault_comes_with_a_line_of_output_and_ends_by_the_clock() -> None:
 
 
 def test_a_fault_that_never_came_fails_the_test_it_was_for() -> None:
-    with pytest.raises(LabError, match=r"cut lily when lily prints 'step 7' never happened"), Lab("laptops") as lab:
-        process = lab["lily"].start(["echo", "step 6"])
-        lab.when_printed(process, "step 7", lab["lily"].cut)
-        process.wait(10)
+    def wait_for_the_wrong_line() -> None:
+        with Lab("laptops") as lab:
+            process = lab["lily"].start(["echo", "step 6"])
+            lab.when_printed(process, "step 7", lab["lily"].cut)
+            process.wait(10)
+
+    with pytest.raises(LabError, match="cut lily when lily prints 'step 7' never happened"):
+        wait_for_the_wrong_line()
     with Lab("laptops") as lab:
         lab.after(1000, lab["lily"].cut).cancel()
 
 
 def test_an_error_inside_the_lab_is_not_hidden_by_a_fault_that_never_came() -> None:
-    with pytest.raises(ZeroDivisionError), Lab("laptops") as lab:
-        lab.after(1000, lab["lily"].cut)
-        raise ZeroDivisionError
+    def fail_before_the_fault() -> None:
+        with Lab("laptops") as lab:
+            lab.after(1000, lab["lily"].cut)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_before_the_fault()
 
 
 def test_what_a_fault_raises_reaches_the_test() -> None:
     def fail() -> None:
         raise ValueError("no such fault")
 
-    with pytest.raises(ValueError, match="no such fault"), Lab("laptops") as lab:
-        fault = lab.after(0.0, fail)
-        with pytest.raises(ValueError, match="no such fault"):
-            fault.wait(5)
+    def schedule_a_failure() -> None:
+        with Lab("laptops") as lab:
+            lab.after(0.0, fail)
+            time.sleep(0.1)
+
+    with pytest.raises(ValueError, match="no such fault"):
+        schedule_a_failure()
 
 
 def test_output_comes_line_by_line_and_waits_have_an_end() -> None:
@@ -190,9 +202,9 @@ def test_output_comes_line_by_line_and_waits_have_an_end() -> None:
         assert [next(lines) for _ in range(3)] == ["step 0", "step 1", "step 2"]
         assert process.expect("step 2", 10) == "step 2"
         assert process.expect("step", 10) == "step 3"
-        with pytest.raises(LabTimeoutError, match="still runs after 0.1 s; its last lines:\n"):
+        with pytest.raises(LabTimeoutError, match=r"still runs after 0\.1 s; its last lines:\n"):
             process.wait(0.1)
-        with pytest.raises(LabTimeoutError, match="printed no line with 'stop' in 0.1 s"):
+        with pytest.raises(LabTimeoutError, match=r"printed no line with 'stop' in 0\.1 s"):
             process.expect("stop", 0.1)
         process.send_signal(signal.SIGINT)
         assert process.wait(10) == -signal.SIGINT or process.returncode == 130
@@ -202,7 +214,7 @@ def test_output_comes_line_by_line_and_waits_have_an_end() -> None:
         assert list(process.lines()) == process.output.split("\n")
 
 
-def test_programs_get_the_environment_and_the_directory_they_are_given(tmp_path: object) -> None:
+def test_programs_get_the_environment_and_the_directory_they_are_given(tmp_path: Path) -> None:
     with Lab("laptops") as lab:
         done = lab["rosa"].run(["sh", "-c", "echo $POT; pwd"], env={"POT": "luck"}, cwd=str(tmp_path))
         assert done.output == f"luck\n{tmp_path}"

@@ -2,7 +2,6 @@
 
 import json
 import statistics
-import subprocess
 import sys
 import time
 
@@ -42,13 +41,14 @@ def speed(loop: Process, began_s: float, ended_s: float) -> float:
     return (last - first) / (ended_s - began_s)
 
 
-def fraction_of_a_core(machine: Machine, cores: float) -> float:
+def fraction_of_a_core(machine: Machine, cores: float, *, beside: Machine) -> float:
     """How fast a loop runs at `cores`, against the same loop on a whole core, in short turns.
 
-    A loop outside the lab keeps the other core busy throughout: whether a neighbour computes changes a core's speed
-    by a third here, and must not change between the turns.
+    A loop on the other machine keeps the other core busy throughout: whether a neighbour computes changes a core's
+    speed by a third here, and must not change between the turns.
     """
-    neighbour = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    beside.slow(1.0)
+    neighbour = beside.start([sys.executable, "-c", "while True: pass"])
     loop = machine.start([sys.executable, "-c", SPIN])
     loop.expect(" ", 10)
     moments = []
@@ -62,7 +62,6 @@ def fraction_of_a_core(machine: Machine, cores: float) -> float:
     time.sleep(0.1)
     loop.kill()
     neighbour.kill()
-    neighbour.wait()
     loop.wait(10)
     speeds = [speed(loop, *moment) for moment in moments]
     return statistics.median(limited / whole for whole, limited in zip(speeds[::2], speeds[1::2], strict=True))
@@ -72,8 +71,8 @@ def fraction_of_a_core(machine: Machine, cores: float) -> float:
 @pytest.mark.slow
 def test_a_fixed_loop_runs_at_the_declared_fraction_of_a_core() -> None:
     with Lab("pair") as lab:
-        oak = fraction_of_a_core(lab["oak"], 1.0)
-        elm = fraction_of_a_core(lab["elm"], 0.3)
+        oak = fraction_of_a_core(lab["oak"], 1.0, beside=lab["elm"])
+        elm = fraction_of_a_core(lab["elm"], 0.3, beside=lab["oak"])
     print(f"oak {oak:.3f} of a core, elm {elm:.3f}")
     assert oak == pytest.approx(1.0, rel=0.1)
     assert elm == pytest.approx(0.3, rel=0.1)

@@ -1,0 +1,1 @@
+"""Figures that we publish, each by one command."""
