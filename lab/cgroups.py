@@ -11,6 +11,7 @@ from lab import cgroup_layout
 from lab.cgroup_layout import Controller, Layout, Write
 from lab.errors import LabError
 
+PRIVILEGED = "run it on the host, or in a container started with --privileged --cgroupns=host"
 SETTLE_S = 5.0  # how long the kernel may take to freeze or to bury processes
 
 
@@ -102,16 +103,15 @@ class MachineCgroup:
 def make_directories(layout: Layout, lab: str, members: list[str]) -> None:
     """Make the lab's directories and one for each member below them."""
     for directory in cgroup_layout.lab_dirs(layout, lab):
-        Path(directory).mkdir()
+        _make(Path(directory))
     for write in cgroup_layout.v2_switches(layout, lab):
-        fix = "in a container, start it with --privileged --cgroupns=host, or run the lab on the host"
-        _write(Path(write.file), write.value, fix=fix)
+        _write(Path(write.file), write.value, fix=PRIVILEGED)
     cpu = layout["cpu"]
     weight = cgroup_layout.lab_weight(cpu.version)
-    _write(Path(cpu.root, f"{cgroup_layout.LAB_DIR_PREFIX}{lab}", weight.file), weight.value, fix="use another kernel")
+    _write(Path(cpu.root, f"{cgroup_layout.LAB_DIR_PREFIX}{lab}", weight.file), weight.value, fix=PRIVILEGED)
     for member in members:
         for directory in cgroup_layout.member_dirs(layout, lab, member):
-            Path(directory).mkdir()
+            _make(Path(directory))
 
 
 def processes_in(directory: Path) -> list[int]:
@@ -138,6 +138,16 @@ def kill_all(directory: Path) -> None:
         _thaw(directory)
         time.sleep(0.002)
     _thaw(directory)
+
+
+def _make(directory: Path) -> None:
+    try:
+        directory.mkdir()
+    except FileExistsError:
+        fix = f"if no lab uses it: rmdir {directory}/.* {directory}/* {directory}"
+        raise LabError(f"{directory} is there already, and no lab has it on record", fix=fix) from None
+    except OSError as error:
+        raise LabError(f"{directory} cannot be made: {error.strerror}", fix=PRIVILEGED) from None
 
 
 def _write(path: Path, value: str, *, fix: str) -> None:

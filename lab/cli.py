@@ -137,7 +137,7 @@ def kill(machine: MachineArgument, lab: LabOption = None) -> None:
     found = _machine(machine, lab)
     num_processes = found.usage().num_processes
     found.kill()
-    console.print(f"{machine}: {num_processes} processes killed")
+    console.print(f"{machine}: {num_processes} process{'es' * (num_processes != 1)} killed")
 
 
 @app.command()

@@ -64,7 +64,7 @@ def test_verbs_act_on_the_lab_that_is_up(laptops: Lab) -> None:
     assert verb("thaw", "lily") == "lily goes on\n"
     assert verb("mend", "lily") == "lily is connected\n"
     process = lily.start(["sleep", "1000"])
-    assert verb("kill", "lily") == "lily: 1 processes killed\n"
+    assert verb("kill", "lily") == "lily: 1 process killed\n"
     assert process.wait(5) == -signal.SIGKILL
     assert "rosa" in verb("show")
     assert verb("down") == f"lab {name} is down\n"
@@ -102,6 +102,13 @@ def test_without_root_it_says_so() -> None:
     for arguments in (("up", "laptops"), ("down",), ("exec", "lily", "--", "true"), ("show",)):
         status, output = lab_command(*arguments, prefix=nobody)
         assert (status, output) == (1, "error: the lab needs root\n  fix: put sudo in front: sudo python -m lab ...\n")
+
+
+def test_in_a_container_without_rights_it_says_so() -> None:
+    contained = ("setpriv", "--bounding-set", "-sys_admin", "--inh-caps", "-all")
+    status, output = lab_command("up", "laptops", prefix=contained)
+    assert status == 1
+    assert output.startswith("error: the lab needs CAP_SYS_ADMIN and CAP_NET_ADMIN, which this container lacks\n")
 
 
 def test_in_a_terminal_the_table_is_live_and_ctrl_c_ends_it() -> None:

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -164,18 +165,16 @@ def test_firewall_rules_become_nftables_in_debians_table() -> None:
 FINE = Facts(
     system="linux",
     is_root=True,
+    is_contained=False,
     tools=("ip", "tc", "nsenter", "nft"),
     controllers=("cpu", "cpuacct", "memory", "freezer"),
 )
 LACKING = [
-    (Facts(system="darwin", is_root=True, tools=(), controllers=()), "needs Linux, this is darwin", "WSL2"),
-    (Facts(system="linux", is_root=False, tools=(), controllers=()), "needs root", "sudo python -m lab"),
-    (Facts(system="linux", is_root=True, tools=("ip", "nsenter"), controllers=()), "tc, nft", "iproute2 nftables"),
-    (
-        Facts(system="linux", is_root=True, tools=FINE.tools, controllers=("freezer", "cpuacct")),
-        "cgroup controllers cpu, memory",
-        "--privileged --cgroupns=host",
-    ),
+    (replace(FINE, system="darwin", is_root=False), "needs Linux, this is darwin", "WSL2"),
+    (replace(FINE, is_root=False, is_contained=True), "needs root", "sudo python -m lab"),
+    (replace(FINE, is_contained=True), "needs CAP_SYS_ADMIN", "--privileged --cgroupns=host"),
+    (replace(FINE, tools=("ip", "nsenter")), "tc, nft", "iproute2 nftables"),
+    (replace(FINE, controllers=("freezer", "cpuacct")), "cgroup controllers cpu, memory", "--privileged"),
 ]
 
 
@@ -190,8 +189,7 @@ def test_what_is_missing_is_said_in_one_line(facts: Facts, what: str, fix: str) 
 
 def test_a_lab_without_firewalls_does_not_need_nft() -> None:
     assert find_missing(FINE, firewall=True) is None
-    without = Facts(system="linux", is_root=True, tools=("ip", "tc", "nsenter"), controllers=FINE.controllers)
-    assert find_missing(without, firewall=False) is None
+    assert find_missing(replace(FINE, tools=("ip", "tc", "nsenter")), firewall=False) is None
 
 
 def lab_record(name: str, *machines: str) -> LabRecord:

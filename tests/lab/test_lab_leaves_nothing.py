@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import Lab, LabError, attach, load_cluster
+from lab import Lab, LabError, attach, load_cluster, record, sweep
 from lab.cgroup_layout import LAB_DIR_PREFIX
 from lab.cluster import DeadEnd
 from lab.record import path_of
@@ -159,6 +159,30 @@ def test_after_sigkill_the_next_lab_removes_the_leftovers_and_nothing_else(
     finish(busy)
     assert not path_of(name).exists()
     assert all(directory.is_dir() for directory in foreign)
+
+
+KILLED_WHILE_BUILDING = """
+import os, signal, sys, threading, time
+from lab import Lab
+threading.Timer(float(sys.argv[1]), os.kill, (os.getpid(), signal.SIGKILL)).start()
+with Lab("laptops"):
+    time.sleep(1)
+"""
+
+
+def test_sigkill_at_any_moment_of_building_leaves_what_the_next_can_remove(traces: Callable[[], set[str]]) -> None:
+    before = traces()
+    for milliseconds in range(0, 200, 10):
+        killed = subprocess.run(
+            [sys.executable, "-c", KILLED_WHILE_BUILDING, str(milliseconds / 1000)], cwd=REPOSITORY, check=False
+        )
+        assert killed.returncode == -signal.SIGKILL
+        with record.locked():
+            sweep.remove_abandoned()
+        deadline = time.monotonic() + 5
+        while traces() != before and time.monotonic() < deadline:
+            time.sleep(0.01)
+        assert traces() == before, f"killed after {milliseconds} ms"
 
 
 def test_sigkill_alone_ends_every_process_of_the_lab(traces: Callable[[], set[str]]) -> None:

@@ -209,6 +209,8 @@ def test_freezing_and_killing_work_on_cgroup_v2() -> None:
         kill_all(lab_dir / "lily")
         assert [sleeper.wait(5) for sleeper in sleepers] == [-signal.SIGKILL] * 3
         assert not group.is_frozen()
+        group.freeze()  # also with nobody there
+        group.thaw()
     finally:
         for sleeper in sleepers:
             sleeper.kill()
