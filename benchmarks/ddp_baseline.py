@@ -145,9 +145,9 @@ def main() -> None:
     """Measure, print a table, and with --json one line for scripts at the end."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.ddp_baseline", description=__doc__.splitlines()[0])
     parser.add_argument("--cluster", default="pair", help="a shipped lab cluster or a cluster file")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=5, help="steps together in a round")
-    parser.add_argument("--solo-seconds", type=float, default=3.0)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=3, help="steps together in a round")
+    parser.add_argument("--solo-seconds", type=float, default=1.5)
     parser.add_argument("--batch", type=int, default=128, help="global batch, split equally")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType, TracebackType
+from types import TracebackType
 from typing import Any
 
 from lab import cgroup_layout, cgroups, record, requirements, schedule, sweep, wiring
@@ -40,7 +41,7 @@ class Lab:
 
     def __init__(self, cluster: Cluster | str | Path, *, name: str | None = None, state_dir: Path = STATE_DIR) -> None:
         self.cluster = cluster if isinstance(cluster, Cluster) else load_cluster(cluster)
-        self._wanted_name = name or self.cluster.name
+        self._wanted_name = _checked_name(name or self.cluster.name)
         self._state_dir = state_dir
         self._record: LabRecord | None = None
         self._machines: dict[str, Machine] = {}
@@ -162,34 +163,50 @@ class Lab:
         with _uninterrupted():
             for scheduled in [one for first in self._scheduled for one in first.family()]:
                 scheduled.cancel()
-            if self._record is not None:
-                for holder in self._holders:
-                    assert holder.stdin is not None
-                    holder.stdin.close()
-                # Ends every process first; then their ends can be collected without waiting for any of them.
-                cgroups.remove_directories(list(self._record.cgroup_dirs))
-                for process in [one for machine in self.machines for one in machine.processes]:
-                    process.close(END_S)
-                for holder in self._holders:
-                    holder.wait(END_S)
-                    assert holder.stdout is not None
-                    holder.stdout.close()
-                sweep.remove(self._record, self._state_dir)
-                self._record = None
+            if self._record is None:
+                return
+            for holder in self._holders:
+                assert holder.stdin is not None
+                holder.stdin.close()
+            # End every process first; then their ends can be collected without waiting for any of them.
+            cgroups.remove_directories(list(self._record.cgroup_dirs))
+            try:
+                self._collect()
+            except subprocess.TimeoutExpired as error:
+                fix = "end this program, then: python -m lab down"
+                raise LabError(f"lab {self._record.name!r} does not end: {error}", fix=fix) from error
+            sweep.remove(self._record, self._state_dir)
+            self._record = None
+
+    def _collect(self) -> None:
+        """Collect what every process left: its status, the rest of its output."""
+        for process in [one for machine in self.machines for one in machine.processes]:
+            process.close(END_S)
+        for holder in self._holders:
+            holder.wait(END_S)
+            assert holder.stdout is not None
+            holder.stdout.close()
 
     def _keep(self, scheduled: Scheduled) -> Scheduled:
         self._scheduled.append(scheduled)
         return scheduled
 
     def _note(self, up: LabRecord) -> None:
-        record.write(up, self._state_dir)
         self._record = up
+        record.write(up, self._state_dir)
 
     @property
     def _up(self) -> LabRecord:
         if self._record is None:
             raise LabError("this lab is not up", fix="use it inside its with block")
         return self._record
+
+
+def _checked_name(name: str) -> str:
+    """A name that can be part of a path, since the record and the cgroups carry it."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", name):
+        raise LabError(f"a lab cannot be called {name!r}", fix="use letters, digits, dots and dashes: --name try-1")
+    return name
 
 
 def _machine_record(machine: MachineSpec, ports: tuple[wiring.Port, ...]) -> MachineRecord:
@@ -250,18 +267,14 @@ def _await_ready(title: str, holder: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """Ctrl-C waits: a second one, pressed while the lab is being removed, must not leave half of it."""
+    """A second Ctrl-C, pressed while the lab is being removed, must not leave half of it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    pressed: list[int] = []
-
-    def remember(number: int, frame: FrameType | None) -> None:
-        del frame
-        pressed.append(number)
-
-    before = signal.signal(signal.SIGINT, remember)
+    numbers = [number for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number)]
+    before = {number: signal.signal(number, signal.SIG_IGN) for number in numbers}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)

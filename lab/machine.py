@@ -90,8 +90,13 @@ class Machine:
     def run_in_terminal(self, command: Sequence[str]) -> int:
         """Run a program that reads and writes what this process reads and writes; return its exit status."""
         popen = self._popen(command, {}, None, captured=False)
-        while (status := _status_unless_interrupted(popen)) is None:
-            pass
+        try:
+            while (status := _status_unless_interrupted(popen)) is None:
+                pass
+        finally:
+            # A machine cannot end while one of its dead is not collected.
+            popen.kill()
+            popen.wait()
         return status
 
     @property

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lab import LabError, load_cluster, parse_cluster
+from lab import Lab, LabError, load_cluster, parse_cluster
 from lab.cluster import DeadEnd, Link
 from lab.cluster_file import shipped_clusters
 from lab.quantities import rate_bits_per_s, show_size, size_bytes
@@ -118,6 +118,11 @@ def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(tmp_path: Pa
     with pytest.raises(LabError, match="No such file") as caught:
         load_cluster(tmp_path / "none.yaml")
     assert "dsl, laptops, mixed, pair, wifi" in caught.value.fix
+
+
+def test_a_lab_is_not_called_what_a_path_cannot_hold() -> None:
+    with pytest.raises(LabError, match=r"a lab cannot be called '\.\./\.\./etc'"):
+        Lab("pair", name="../../etc")
 
 
 def test_quantities_read_as_people_write_them() -> None:

@@ -44,6 +44,22 @@ def test_run_runs_one_command_and_returns_its_status() -> None:
     assert (status, output) == (3, "no\n")
 
 
+TRAP = "trap 'echo caught; exit 7' INT; echo ready; while :; do sleep 0.05; done"
+
+
+@pytest.mark.parametrize(("number", "status", "last"), [(signal.SIGINT, 7, "caught\n"), (signal.SIGTERM, 143, "")])
+def test_a_signal_to_run_reaches_the_program_or_ends_it(number: signal.Signals, status: int, last: str) -> None:
+    command = [sys.executable, "-m", "lab", "run", "laptops", "--on", "lily", "--", "sh", "-c", TRAP]
+    process = subprocess.Popen(
+        command, cwd=REPOSITORY, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    process.send_signal(number)
+    assert process.communicate(timeout=8)[0] == last
+    assert process.returncode == status
+
+
 def test_verbs_act_on_the_lab_that_is_up(laptops: Lab) -> None:
     name, lily = laptops.name, laptops["lily"]
 
