@@ -60,4 +60,5 @@ def did_you_mean(word: str, known: "Iterable[str]") -> str:
     """A fix for a mistyped name: the closest known ones, else all of them."""
     known = sorted(known)
     close = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}? " * bool(close) + f"choose one of: {', '.join(known)}"
+    choice = f"choose one of: {', '.join(known)}"
+    return f"did you mean {close[0]!r}? {choice}" if close else choice

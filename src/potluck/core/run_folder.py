@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 
 from potluck.core.errors import RunFolderError, did_you_mean
@@ -50,14 +51,9 @@ def create_run_folder(runs_dir: Path, name: str) -> RunFolder:
     return folder
 
 
-def create_numbered_run_folder(runs_dir: Path, stem: str) -> RunFolder:
-    """Claim <stem>-1, or the next number that is free."""
-    number = 1
-    while True:
-        try:
-            return create_run_folder(runs_dir, f"{stem}-{number}")
-        except RunFolderError:
-            number += 1
+def free_run_name(runs_dir: Path, stem: str) -> str:
+    """<stem>-1, or the next number that no folder has."""
+    return next(name for number in count(1) if not (runs_dir / (name := f"{stem}-{number}")).exists())
 
 
 def find_run_folder(runs_dir: Path, name: str) -> RunFolder:
@@ -70,6 +66,14 @@ def find_run_folder(runs_dir: Path, name: str) -> RunFolder:
             fix=did_you_mean(name, known) if known else "leave --resume out to start one",
         )
     return folder
+
+
+def newest_run_folder(runs_dir: Path) -> RunFolder:
+    """The run whose events changed last."""
+    runs = run_folders(runs_dir)
+    if not runs:
+        raise RunFolderError(f"there is no run in {runs_dir} to resume", fix="leave --resume out to start one")
+    return max(runs, key=lambda run: max((file.stat().st_mtime for file in run.event_files()), default=0.0))
 
 
 def run_folders(runs_dir: Path) -> list[RunFolder]:

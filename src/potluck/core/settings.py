@@ -10,6 +10,7 @@ from potluck.core.errors import SettingsError, did_you_mean
 
 # The name belongs to the folder and resuming to the moment: a repeat must be free to choose both.
 _NOT_RECORDED = {"experiment_name", "resume", "resume_from"}
+_BATCH_KEYS = {"global_batch", "batch_size"}
 _ALIASES = {"lr": "learning_rate"}
 
 
@@ -99,10 +100,19 @@ def make_settings(values: dict[str, Any], *, source: str = "the command line") -
         ) from None
 
 
-def settings_to_yaml(settings: TrainSettings) -> str:
+def combine(*layers: dict[str, Any]) -> TrainSettings:
+    """Checked settings from several sources, later ones overriding earlier ones."""
+    values: dict[str, Any] = {}
+    for layer in layers:
+        if layer.keys() & _BATCH_KEYS:  # naming one of the two settles the question anew
+            values = {key: value for key, value in values.items() if key not in _BATCH_KEYS}
+        values |= layer
+    return make_settings(values)
+
+
+def settings_to_record(settings: TrainSettings) -> dict[str, Any]:
     """What run.yaml holds: every setting that is needed to repeat the run."""
-    values = settings.model_dump(mode="json", exclude=_NOT_RECORDED, exclude_none=True)
-    return yaml.safe_dump(values, sort_keys=False)
+    return settings.model_dump(mode="json", exclude=_NOT_RECORDED, exclude_none=True)
 
 
 def _field_name(key: str) -> str:

@@ -32,7 +32,7 @@ def evaluate(
     mine = group.part_of(len(dataset))  # type: ignore[arg-type]
     totals: dict[str, list[float]] = {}
     for start in range(mine.start, mine.stop, batch):
-        indices = torch.arange(start, min(start + batch, mine.stop))
+        indices = list(mine[start - mine.start : start - mine.start + batch])
         values = measure(*arguments(to_device(samples[0, indices], device)))
         for name, value in values.items():
             total = totals.setdefault(name, [0.0, 0.0])

@@ -51,14 +51,14 @@ class SharedLoader:
         progress.begin_epoch()
         while progress.step < end:
             number = progress.step
-            part = self._group.begin(number, order.batch_of(number))
-            pieces = cut(part, self._micro_batch)
-            step = Step(number=number, epoch=epoch, num_micro_batches=len(pieces))
+            batch_size = order.batch_of(number)
+            pieces = cut(self._group.begin(number, batch_size), self._micro_batch)
+            step = Step(number=number, epoch=epoch, global_batch=batch_size, num_micro_batches=len(pieces))
             progress.begin_step(step)
             for piece in pieces:
                 batch = to_device(self._fetcher.fetch(piece), self._device)
                 # Dropout and the like draw the same numbers when the step is retried or resumed.
-                seed_all(order.seed, number, piece.start)
+                seed_all(self._device, order.seed, number, piece.start)
                 step.hand_out(piece.num_samples)
                 yield batch
             step.finish()

@@ -112,7 +112,7 @@ class PreparedScheduler:
         return getattr(self.inner, name)
 
 
-def weigh(parameters: list[Tensor], total: float) -> None:
-    """Mean over the global batch: sum_i n_i * mean_i / sum_i n_i, for any split n."""
-    gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
-    torch._foreach_div_(gradients, total)
+def weigh(parameters: list[Tensor], divisor: float) -> None:
+    """Mean over the global batch: sum_i (n_i / B) * mean_i / (sum_i n_i / B), for any split n."""
+    if divisor != 1.0:
+        torch._foreach_div_([parameter.grad for parameter in parameters if parameter.grad is not None], divisor)

@@ -158,6 +158,8 @@ class Progress:
                 last_step=self.last_step,
             )
         )
+        if self.step >= self.last_step:
+            self._journal.say(f"nothing is left to train: {self.step} of {self.last_step} steps are done")
         with self.stop.listening():
             while self.step < self.last_step:
                 before = self.step

@@ -155,7 +155,7 @@ class Run:
         _ = self._progress.training, self._progress.order  # both must be there before the first iteration
         return self._progress.epochs(num_epochs, max_steps)
 
-    def backward(self, loss: Tensor, *, count: float | None = None) -> None:
+    def backward(self, loss: Tensor, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of a mean loss over the batch in hand; with a step's last batch, make it the global mean.
 
         `count` is how many elements the mean is over, when these are not samples: tokens, pixels.
@@ -168,7 +168,7 @@ class Run:
                 weighted.backward()  # type: ignore[no-untyped-call]
             return
         weighted.backward()  # type: ignore[no-untyped-call]
-        weigh(self._trained, self._group.total(step.weight))
+        weigh(self._trained, self._group.total(step.weight) / step.global_batch)
         self._precision.unscale(self._progress.training.optimizer)
 
     def clip_gradients(self, max_norm: float) -> Tensor | None:

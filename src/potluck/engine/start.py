@@ -13,7 +13,7 @@ import yaml
 from potluck.core.atomic import write_text
 from potluck.core.environment import Environment, read_environment
 from potluck.core.errors import SettingsError
-from potluck.core.run_folder import RunFolder, check_run_name, create_numbered_run_folder, create_run_folder
+from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
 from potluck.core.version import __version__
 from potluck.engine.checkpoint_file import read_checkpoint
 from potluck.engine.checkpoints import CheckpointWriter, newest_whole
@@ -94,7 +94,7 @@ def start(
     except BaseException:
         log.close()
         raise
-    seed_all(seed)
+    seed_all(chosen, seed)
     return Run(
         folder,
         journal=journal,
@@ -117,7 +117,7 @@ def _claim_folder(
     if name is None:
         if resume:
             raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
-        return create_numbered_run_folder(parent, Path(sys.argv[0]).stem or "run")
+        name = free_run_name(parent, Path(sys.argv[0]).stem or "run")
     if resume and (folder := RunFolder(parent / check_run_name(name))).path.is_dir():
         return folder
     return create_run_folder(parent, name)

@@ -23,6 +23,7 @@ class Step:
 
     number: int
     epoch: int
+    global_batch: int
     num_micro_batches: int
     verdict: Verdict = Verdict.OPEN
     samples: int = 0
@@ -48,8 +49,12 @@ class Step:
                 fix="call optimizer.step() after run.backward(loss), with the optimizer that run.prepare returned",
             )
 
-    def add(self, loss: Tensor, count: float | None) -> float:
-        """Note the loss of the micro-batch in hand; return the weight its gradient has."""
+    def add(self, loss: Tensor, count: float | Tensor | None) -> float:
+        """Note the loss of the micro-batch in hand; return the weight that its gradient has in the sum.
+
+        Weights are in units of the global batch, which every worker knows beforehand: a plain sum over samples would
+        be hundreds of times larger and overflow in fp16.
+        """
         if self._backwards == self._handed_out:
             raise UsageError(
                 "run.backward was called twice for one batch",
@@ -60,7 +65,7 @@ class Step:
         self.weight += weight
         weighted = loss.detach() * weight
         self.loss_sum = weighted if self.loss_sum is None else self.loss_sum + weighted
-        return weight
+        return weight / self.global_batch
 
     @property
     def is_last_micro_batch(self) -> bool:

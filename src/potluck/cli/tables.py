@@ -1,0 +1,46 @@
+"""Tables of runs, for people."""
+
+import time
+
+from rich.table import Table
+
+from potluck.events.runs import RunRow
+
+_STYLES = {"finished": "green", "running": "bold cyan", "failed": "red", "interrupted": "yellow", "stopped": "yellow"}
+
+
+def runs_table(rows: list[RunRow]) -> Table:
+    """One line a run."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in ("run", "state", "model", "dataset"):
+        table.add_column(heading, overflow="fold")
+    for heading in ("step", "loss", "accuracy", "samples/s", "updated"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        state = row.state
+        accuracy = state.scores.get("held_out_accuracy")
+        table.add_row(
+            row.folder.name,
+            f"[{_STYLES[row.status]}]{row.status}[/]",
+            str(row.settings.get("model", row.settings.get("script", ""))),
+            str(row.settings.get("dataset", "")),
+            f"{state.step}/{state.last_step}" if state.last_step else str(state.step),
+            "" if state.loss is None else f"{state.loss:.4f}",
+            "" if accuracy is None else percent(accuracy),
+            f"{state.samples_per_s:,.0f}",
+            ago(time.time() - state.updated_at) if state.updated_at else "",
+        )
+    return table
+
+
+def percent(fraction: float) -> str:
+    """0.934 as 93.4 %."""
+    return f"{100 * fraction:.1f} %"
+
+
+def ago(seconds: float) -> str:
+    """A length of time in one unit, rounded down."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{max(0, int(seconds))} s ago"

@@ -1,0 +1,38 @@
+"""The runs in a folder, each in one row."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from potluck.core.run_folder import RunFolder, run_folders
+from potluck.events.log import is_being_written, read_records
+from potluck.events.state import RunState, replay
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run: what it was told, and where its first worker stands."""
+
+    folder: RunFolder
+    settings: dict[str, Any]
+    state: RunState
+    status: str
+    """finished, stopped, failed, running, or interrupted: no process trains it and none said goodbye."""
+
+
+def list_runs(runs_dir: Path) -> list[RunRow]:
+    """All runs, the most recently changed last."""
+    return sorted((_row(folder) for folder in run_folders(runs_dir)), key=lambda row: row.state.updated_at)
+
+
+def _row(folder: RunFolder) -> RunRow:
+    settings = yaml.safe_load(folder.settings_file.read_text()) or {}
+    files = folder.event_files()
+    if not files:
+        return RunRow(folder, settings, RunState(run=folder.name), "interrupted")
+    state = replay(read_records(files[0]))
+    if any(is_being_written(file) for file in files):
+        return RunRow(folder, settings, state, "running")
+    return RunRow(folder, settings, state, state.ended or "interrupted")
