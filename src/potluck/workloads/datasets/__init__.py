@@ -23,5 +23,7 @@ def load_dataset(name: str, options: DataOptions) -> Splits:
     if name not in DATASETS:
         raise WorkloadError(f"there is no dataset {name!r}", fix=did_you_mean(name, DATASETS))
     if options.num_samples is not None and options.num_samples < 1:
-        raise DataError(f"a run cannot train on {options.num_samples} samples", fix="choose --num-samples of at least 1")
+        raise DataError(
+            f"a run cannot train on {options.num_samples} samples", fix="choose --num-samples of at least 1"
+        )
     return DATASETS[name](options)

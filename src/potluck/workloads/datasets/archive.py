@@ -58,7 +58,9 @@ def _read_extracted(file: Path, size: int) -> bytearray:
     try:
         content = bytearray(file.read_bytes())
     except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}", fix=f"check that you may read it: ls -l {file}") from error
+        raise DataError(
+            f"cannot read {file}: {error.strerror}", fix=f"check that you may read it: ls -l {file}"
+        ) from error
     if len(content) != size:
         raise DataError(
             f"{file} is damaged: it has {len(content)} bytes instead of {size}",

@@ -86,10 +86,10 @@ def _images(cifar: Cifar, members: list[bytearray], count: int, data_dir: Path) 
     records = torch.cat([_records(cifar, member) for member in members])[:count]
     labels = records[:, cifar.label_bytes - 1].long()
     if int(labels.max()) >= cifar.num_classes:
+        folder = data_dir.expanduser().resolve() / Path(next(iter(cifar.test))).parent
         raise DataError(
-            f"the data of {cifar.archive.name} in {data_dir} is damaged: "
-            f"it has a label {int(labels.max())} among {cifar.num_classes} classes",
-            fix=f"delete what was extracted from {cifar.archive.name} in {data_dir} and start again",
+            f"{folder} is damaged: it has a label {int(labels.max())} among {cifar.num_classes} classes",
+            fix=f"delete the folder and start again: rm -r {folder}",
         )
     return Images(records[:, cifar.label_bytes :].reshape(-1, *SHAPE), labels, cifar.normalisation)
 

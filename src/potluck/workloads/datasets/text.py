@@ -49,4 +49,6 @@ def _read(file: Path) -> bytes:
     try:
         return file.read_bytes()
     except OSError as error:
-        raise DataError(f"cannot read {file}: {error.strerror}", fix=f"check that you may read it: ls -l {file}") from error
+        raise DataError(
+            f"cannot read {file}: {error.strerror}", fix=f"check that you may read it: ls -l {file}"
+        ) from error
