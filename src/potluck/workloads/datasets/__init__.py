@@ -3,18 +3,25 @@
 from collections.abc import Callable
 
 from potluck.core.errors import DataError, WorkloadError, did_you_mean
-from potluck.workloads.datasets.cifar import cifar10, cifar100
+from potluck.workloads.datasets.cifar import load_cifar10, load_cifar100
 from potluck.workloads.datasets.splits import DataOptions, Splits
-from potluck.workloads.datasets.synthetic_image import synthetic_image
-from potluck.workloads.datasets.synthetic_text import synthetic_text
-from potluck.workloads.datasets.text import text
+from potluck.workloads.datasets.synthetic_image import load_synthetic_image
+from potluck.workloads.datasets.synthetic_text import load_synthetic_text
+from potluck.workloads.datasets.text import load_text
 
 __all__ = ["DATASETS", "IMAGE_DATASETS", "TEXT_DATASETS", "DataOptions", "Splits", "load_dataset"]
 
 Loader = Callable[[DataOptions], Splits]
 
-IMAGE_DATASETS: dict[str, Loader] = {"cifar10": cifar10, "cifar100": cifar100, "synthetic_image": synthetic_image}
-TEXT_DATASETS: dict[str, Loader] = {"synthetic_text": synthetic_text, "text": text}
+IMAGE_DATASETS: dict[str, Loader] = {
+    "cifar10": load_cifar10,
+    "cifar100": load_cifar100,
+    "synthetic_image": load_synthetic_image,
+}
+TEXT_DATASETS: dict[str, Loader] = {
+    "synthetic_text": load_synthetic_text,
+    "text": load_text,
+}
 DATASETS: dict[str, Loader] = {**IMAGE_DATASETS, **TEXT_DATASETS}
 
 

@@ -58,17 +58,17 @@ CIFAR100 = Cifar(
 )
 
 
-def cifar10(options: DataOptions) -> Splits:
+def load_cifar10(options: DataOptions) -> Splits:
     """60,000 photographs of ten kinds of things."""
-    return load_cifar(CIFAR10, options)
+    return read_cifar(CIFAR10, options)
 
 
-def cifar100(options: DataOptions) -> Splits:
+def load_cifar100(options: DataOptions) -> Splits:
     """60,000 photographs of a hundred kinds of things."""
-    return load_cifar(CIFAR100, options)
+    return read_cifar(CIFAR100, options)
 
 
-def load_cifar(cifar: Cifar, options: DataOptions) -> Splits:
+def read_cifar(cifar: Cifar, options: DataOptions) -> Splits:
     """The first `num_samples` training images, and the test images, as many as go with them."""
     num_samples = take(cifar.archive.name, sum(cifar.train.values()), options.num_samples)
     record_bytes = cifar.label_bytes + NUM_PIXELS

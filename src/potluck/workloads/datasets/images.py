@@ -15,15 +15,15 @@ class Normalisation:
     std: tuple[float, float, float]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Images(Dataset[tuple[Tensor, ...]]):
     """(image float32 [3, 32, 32], label int64); (pixel / 255 - mean) / std is one multiply and one add."""
 
     pixels: Tensor  # uint8 [n, 3, 32, 32]
     labels: Tensor  # int64 [n]
     normalisation: Normalisation
-    _scale: Tensor = field(init=False, repr=False)
-    _offset: Tensor = field(init=False, repr=False)
+    _scale: Tensor = field(init=False)
+    _offset: Tensor = field(init=False)
 
     def __post_init__(self) -> None:
         mean = torch.tensor(self.normalisation.mean).view(3, 1, 1)
@@ -42,4 +42,4 @@ class Images(Dataset[tuple[Tensor, ...]]):
         return self._normalised(self.pixels.index_select(0, indices)), self.labels.index_select(0, indices)
 
     def _normalised(self, pixels: Tensor) -> Tensor:
-        return pixels.mul(self._scale).add_(self._offset)
+        return pixels.float().mul_(self._scale).add_(self._offset)

@@ -15,7 +15,7 @@ IGNORED = -100
 HIDDEN_SHARE = 0.15
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MaskedWindows(Dataset[tuple[Tensor, ...]]):
     """(tokens, targets): 15 % of the tokens are asked for, of which 80 % read MASK, 10 % any byte, 10 % themselves.
 

@@ -24,7 +24,7 @@ EIGHTHS = 8  # contrasts are counted in eighths
 CHUNK = 500  # images made at once, always whole: the first n are the same whatever n is
 
 
-def synthetic_image(options: DataOptions) -> Splits:
+def load_synthetic_image(options: DataOptions) -> Splits:
     """Ten classes of 32x32 images; held-out ones are other draws of the same patterns."""
     num_samples = options.num_samples or DEFAULT_NUM_SAMPLES
     patterns = _moved(_patterns(options.seed))

@@ -12,7 +12,7 @@ BETWEEN_FILES = b"\0"
 OWN_TEXT = "give your own text with --data-dir FILE.txt, or a folder that holds .txt files"
 
 
-def text(options: DataOptions) -> Splits:
+def load_text(options: DataOptions) -> Splits:
     """Windows of the user's text; the last tenth is held out."""
     path = options.data_dir.expanduser().resolve()
     windows = cut_windows(BETWEEN_FILES.join(_read(file) for file in _files(path)))

@@ -15,7 +15,7 @@ WINDOW = 128
 """Tokens in a sample."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Windows(Dataset[tuple[Tensor, ...]]):
     """Consecutive windows of a text, kept as bytes and handed out as token numbers."""
 
@@ -34,5 +34,8 @@ class Windows(Dataset[tuple[Tensor, ...]]):
 
 def cut_windows(text: bytes) -> Tensor:
     """All whole windows of a text; what is left at the end is dropped."""
-    whole = len(text) // WINDOW * WINDOW
-    return torch.frombuffer(bytearray(text[:whole]), dtype=torch.uint8).view(-1, WINDOW)
+    num_windows = len(text) // WINDOW
+    if num_windows == 0:
+        return torch.empty(0, WINDOW, dtype=torch.uint8)
+    # A bytearray, because torch warns of memory that cannot be written to.
+    return torch.frombuffer(bytearray(text[: num_windows * WINDOW]), dtype=torch.uint8).view(-1, WINDOW)
