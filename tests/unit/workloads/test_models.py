@@ -100,7 +100,7 @@ def test_an_uneven_split_gives_the_gradient_of_the_whole_batch(name: str, splits
     torch.testing.assert_close(split, whole, rtol=1e-10, atol=1e-12)
 
 
-def blocks(module: nn.Module, *, in_a_row: bool = False) -> Iterator[nn.Module]:
+def blocks(module: nn.Module) -> Iterator[nn.Module]:
     """The outermost composite modules with parameters that stand in a Sequential or ModuleList."""
     for child in module.children():
         composite = any(True for _ in child.children()) and any(True for _ in child.parameters())

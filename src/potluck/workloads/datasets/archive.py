@@ -3,7 +3,6 @@
 import hashlib
 import json
 import logging
-import os
 import shutil
 import tarfile
 import zlib
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
 from urllib.request import urlopen
+from uuid import uuid4
 
 from potluck.core.errors import DataError
 
@@ -152,8 +152,8 @@ def _download(archive: Archive, path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A new file beside the path; the process id keeps two workers of one machine apart."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    """A new file beside the path, of its own name: several workers may share the folder."""
+    part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         part.parent.mkdir(parents=True, exist_ok=True)
         part.touch()
