@@ -100,7 +100,7 @@ def train(
             optimizer.step()
             losses.append(loss.item())
     with torch.no_grad():
-        measured = task.measure(model, *splits.held_out.batch(torch.arange(250)))
+        measured = task.measure(model, *splits.held_out.batch(torch.arange(200)))
     return losses, float(measured["accuracy"].mean())
 
 
@@ -115,13 +115,13 @@ def test_simple_cnn_learns_the_images_but_not_at_once(optimizer: str) -> None:
 
 
 def test_gpt2_learns_the_text() -> None:
-    splits = load("synthetic_text", 800)
+    splits = load("synthetic_text", 400)
     counts = torch.bincount(content(splits.train).flatten().long())
     shares = counts[counts > 0] / counts.sum()
     by_letter = float(-(shares * shares.log()).sum())  # the best loss for a model that ignores the context
     assert by_letter < 3.3  # far below log(256) = 5.5, a uniform guess
-    losses, _ = train("gpt2", "tiny", splits, optimizer_name="adamw", num_epochs=1, batch_size=16)
-    assert sum(losses[-4:]) / 4 < 0.8 * by_letter
+    losses, _ = train("gpt2", "tiny", splits, optimizer_name="adamw", num_epochs=1, batch_size=8)
+    assert sum(losses[-4:]) / 4 < 0.9 * by_letter
 
 
 def test_a_mistyped_dataset_suggests_the_right_one() -> None:
