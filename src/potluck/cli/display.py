@@ -144,7 +144,7 @@ def _sum_up(console: Console, state: RunState) -> None:
     if state.epochs:
         rows["loss"] = f"{_number(state.epochs[-1].loss)} over epoch {state.epochs[-1].epoch + 1}"
     if state.scores:
-        rows["held out"] = _scores(state.scores).lstrip(", ")
+        rows["held out"] = _scores(state.scores).replace("held-out ", "").lstrip(", ")
     if state.checkpoint:
         rows["checkpoint"] = str(runs_dir / state.run / "checkpoints" / state.checkpoint)
     console.print()

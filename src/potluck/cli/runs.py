@@ -27,4 +27,5 @@ def runs(
 
     from potluck.cli.tables import runs_table
 
-    Console().print(runs_table(rows) if rows else f"no runs in {runs_dir}; start one with: potluck train")
+    console = Console()
+    console.print(runs_table(rows, console.width) if rows else f"no runs in {runs_dir}; start one with: potluck train")

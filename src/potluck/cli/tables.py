@@ -6,31 +6,38 @@ from rich.table import Table
 
 from potluck.events.runs import RunRow
 
+_WIDE = 110
 _STYLES = {"finished": "green", "running": "bold cyan", "failed": "red", "interrupted": "yellow", "stopped": "yellow"}
 
 
-def runs_table(rows: list[RunRow]) -> Table:
-    """One line a run."""
+def runs_table(rows: list[RunRow], width: int) -> Table:
+    """One line a run; a narrow terminal does without the workload."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("run", "state", "model", "dataset"):
-        table.add_column(heading, overflow="fold")
+    table.add_column("run", overflow="fold")
+    table.add_column("state", no_wrap=True)
     for heading in ("step", "loss", "accuracy", "samples/s", "updated"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
+    is_wide = width >= _WIDE
+    for heading in ("model", "dataset") if is_wide else ():
+        table.add_column(heading, no_wrap=True)
     for row in rows:
         state = row.state
         accuracy = state.scores.get("held_out_accuracy")
         table.add_row(
             row.folder.name,
             f"[{_STYLES[row.status]}]{row.status}[/]",
-            str(row.settings.get("model", row.settings.get("script", ""))),
-            str(row.settings.get("dataset", "")),
             f"{state.step}/{state.last_step}" if state.last_step else str(state.step),
             "" if state.loss is None else f"{state.loss:.4f}",
             "" if accuracy is None else percent(accuracy),
             f"{state.samples_per_s:,.0f}",
             ago(time.time() - state.updated_at) if state.updated_at else "",
+            *_workload(row)[: 2 * is_wide],
         )
     return table
+
+
+def _workload(row: RunRow) -> tuple[str, str]:
+    return str(row.settings.get("model", row.settings.get("script", ""))), str(row.settings.get("dataset", ""))
 
 
 def percent(fraction: float) -> str:

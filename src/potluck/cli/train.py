@@ -110,11 +110,16 @@ def train(
     ] = None,
 ) -> None:
     """Train a built-in model. Ctrl-C stops after the step, saves, and says how to go on."""
+    import logging
+
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment
     from potluck.core.run_folder import find_run_folder, free_run_name, newest_run_folder
     from potluck.core.settings import combine, read_settings_file
 
+    # A download is the one thing that takes long before the display is up.
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("potluck").setLevel(logging.INFO)
     flags = {name: value for name, value in context.params.items() if value is not None and name != "config"}
     layers = [{} if config is None else read_settings_file(config), flags]
     environment = read_environment()

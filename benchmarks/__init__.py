@@ -1,0 +1,1 @@
+"""Measurements, run as `python -m benchmarks.NAME`."""
