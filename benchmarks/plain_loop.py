@@ -97,7 +97,7 @@ def train_plainly(options: argparse.Namespace) -> list[float]:
     seconds = []
     before = time.monotonic()
     for start in range(0, num_samples, options.batch):
-        batch = dataset.batch(order[start : start + options.batch])  # type: ignore[attr-defined]
+        batch = dataset.potluck_batch(order[start : start + options.batch])  # type: ignore[attr-defined]
         loss, _ = spec.task.loss(model, *batch)
         loss.backward()
         optimizer.step()

@@ -13,10 +13,17 @@ from rich.text import Text
 from potluck.cli.tables import percent
 from potluck.core.environment import read_environment
 from potluck.events.state import RunState
-from potluck.events.types import EpochEnded, Evaluated, Notice, Record, RunStarted, StepCommitted, TrainingBegan
+from potluck.events.types import EpochEnded, Notice, Record, RunStarted, StepCommitted, TrainingBegan
 
 _WINDOW_S = 5.0
 _LINE_EVERY_S = 1.0
+
+
+class _Console(Console):
+    """A console whose reader may leave: training goes on without it."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
 
 
 class TrainingDisplay:
@@ -51,8 +58,6 @@ class TrainingDisplay:
                 self._begin(began, state)
             case StepCommitted() as step:
                 self._step(step, state)
-            case Evaluated(values=values):
-                self._evaluated = values
             case EpochEnded() as ended:
                 self._epoch(ended, state)
             case Notice(text=text):
@@ -126,7 +131,7 @@ class _Speed:
 @contextmanager
 def show_training() -> Iterator[TrainingDisplay]:
     """Follow a run on this terminal, and sum it up when it ends."""
-    console = Console()
+    console = _Console()
     display = TrainingDisplay(console)
     try:
         yield display
@@ -155,11 +160,12 @@ def _sum_up(console: Console, state: RunState) -> None:
         console.print(Text(f"  go on with  potluck train --resume --experiment-name {state.run}"), soft_wrap=True)
 
 
-def _scores(scores: dict[str, float]) -> str:
+def _scores(scores: dict[str, float | None]) -> str:
     parts = []
     for name, value in scores.items():
         words = name.replace("held_out_", "held-out ")
-        parts.append(f"{words} {percent(value) if name.endswith('accuracy') else _number(value)}")
+        is_share = value is not None and name.endswith("accuracy")
+        parts.append(f"{words} {percent(value) if value is not None and is_share else _number(value)}")
     return "".join(f", {part}" for part in parts)
 
 

@@ -7,7 +7,14 @@ from rich.table import Table
 from potluck.events.runs import RunRow
 
 _WIDE = 110
-_STYLES = {"finished": "green", "running": "bold cyan", "failed": "red", "interrupted": "yellow", "stopped": "yellow"}
+_STYLES = {
+    "finished": "green",
+    "running": "bold cyan",
+    "failed": "red",
+    "interrupted": "yellow",
+    "damaged": "red",
+    "stopped": "yellow",
+}
 
 
 def runs_table(rows: list[RunRow], width: int) -> Table:

@@ -115,7 +115,7 @@ def train(
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment
     from potluck.core.run_folder import find_run_folder, free_run_name, newest_run_folder
-    from potluck.core.settings import combine, read_settings_file
+    from potluck.core.settings import check_resumable, combine, read_recorded_settings, read_settings_file
 
     # A download is the one thing that takes long before the display is up.
     logging.basicConfig(format="%(message)s")
@@ -123,17 +123,19 @@ def train(
     flags = {name: value for name, value in context.params.items() if value is not None and name != "config"}
     layers = [{} if config is None else read_settings_file(config), flags]
     environment = read_environment()
-    asked = combine(*layers)
+    asked, recorded = combine(*layers), None
     if asked.resume:
         name = asked.experiment_name
         folder = find_run_folder(environment.runs_dir, name) if name else newest_run_folder(environment.runs_dir)
-        recorded = read_settings_file(folder.settings_file)
-        asked = combine(recorded, *layers, {"experiment_name": folder.name})
+        values = read_recorded_settings(folder.settings_file)
+        asked, recorded = combine(values, *layers, {"experiment_name": folder.name}), combine(values)
 
     with show_training() as display:
         from potluck.workloads.trainer import complete, train
 
         settings = complete(asked, data_dir=environment.data_dir)
+        if recorded is not None:
+            check_resumable(recorded, settings, str(settings.experiment_name))
         if settings.experiment_name is None:
             stem = f"{settings.model}-{settings.dataset}"
             settings = settings.model_copy(update={"experiment_name": free_run_name(environment.runs_dir, stem)})

@@ -27,6 +27,24 @@ def replacing(path: Path) -> "Iterator[IO[bytes]]":
         temporary.unlink(missing_ok=True)
 
 
+def clear_leftovers(folder: Path) -> None:
+    """Remove what processes that no longer live were writing here."""
+    for leftover in folder.glob(f".*{TEMPORARY_SUFFIX}"):
+        process = leftover.name.removesuffix(TEMPORARY_SUFFIX).rsplit(".", 1)[-1]
+        if not (process.isdigit() and _is_alive(int(process))):
+            leftover.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, and alive
+    return True
+
+
 def write_text(path: Path, text: str) -> None:
     """Replace a small file's content."""
     with replacing(path) as file:

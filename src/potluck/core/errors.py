@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_FEW = 8  # names that are not too many to list
+
+
 class PotluckError(Exception):
     """Something a user can mend: what happened, and the fix."""
 
@@ -61,4 +64,6 @@ def did_you_mean(word: str, known: "Iterable[str]") -> str:
     known = sorted(known)
     close = get_close_matches(word, known, n=1, cutoff=0.6)
     choice = f"choose one of: {', '.join(known)}"
-    return f"did you mean {close[0]!r}? {choice}" if close else choice
+    if close and len(known) <= _FEW:
+        return f"did you mean {close[0]!r}? {choice}"
+    return f"did you mean {close[0]!r}?" if close else choice

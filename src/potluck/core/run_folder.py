@@ -43,10 +43,15 @@ def create_run_folder(runs_dir: Path, name: str) -> RunFolder:
     folder = RunFolder(runs_dir / check_run_name(name))
     try:
         folder.path.mkdir(parents=True)
-    except FileExistsError:
+    except OSError as error:
+        if folder.path.is_dir():
+            raise RunFolderError(
+                f"{folder.path} already holds a run",
+                fix="continue it with --resume (in a script: resume=True), or choose another name",
+            ) from None
         raise RunFolderError(
-            f"{folder.path} already holds a run",
-            fix="add --resume to continue it, or choose another --experiment-name",
+            f"{folder.path.absolute()} cannot be made: {error.strerror}",
+            fix="change to a folder that you may write to, or name one with POTLUCK_RUNS_DIR",
         ) from None
     return folder
 
@@ -62,7 +67,7 @@ def find_run_folder(runs_dir: Path, name: str) -> RunFolder:
     if not folder.settings_file.is_file():
         known = [run.name for run in run_folders(runs_dir)]
         raise RunFolderError(
-            f"there is no run {name!r} in {runs_dir}",
+            f"there is no run {name!r} in {runs_dir.absolute()}",
             fix=did_you_mean(name, known) if known else "leave --resume out to start one",
         )
     return folder
@@ -72,7 +77,9 @@ def newest_run_folder(runs_dir: Path) -> RunFolder:
     """The run whose events changed last."""
     runs = run_folders(runs_dir)
     if not runs:
-        raise RunFolderError(f"there is no run in {runs_dir} to resume", fix="leave --resume out to start one")
+        raise RunFolderError(
+            f"there is no run in {runs_dir.absolute()} to resume", fix="leave --resume out to start one"
+        )
     return max(runs, key=lambda run: max((file.stat().st_mtime for file in run.event_files()), default=0.0))
 
 

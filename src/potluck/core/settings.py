@@ -11,6 +11,10 @@ from potluck.core.errors import SettingsError, did_you_mean
 # The name belongs to the folder and resuming to the moment: a repeat must be free to choose both.
 _NOT_RECORDED = {"experiment_name", "resume", "resume_from"}
 _BATCH_KEYS = {"global_batch", "batch_size"}
+_FIXED_IN_A_RUN = (
+    *("model", "model_size", "dataset", "num_samples", "global_batch", "seed"),
+    *("optimizer", "learning_rate", "lr_schedule", "momentum", "weight_decay", "mixed_precision"),
+)
 _ALIASES = {"lr": "learning_rate"}
 
 
@@ -85,6 +89,17 @@ def read_settings_file(path: Path) -> dict[str, Any]:
     return values
 
 
+def read_recorded_settings(path: Path) -> dict[str, Any]:
+    """The settings in a run's run.yaml, if `potluck train` made it."""
+    content = yaml.safe_load(path.read_text())
+    if isinstance(content, dict) and "script" in content:
+        raise SettingsError(
+            f"run {path.parent.name} was started by {content['script']}",
+            fix=f"go on with: python {content['script']}, with resume=True in potluck.start",
+        )
+    return read_settings_file(path)
+
+
 def make_settings(values: dict[str, Any], *, source: str = "the command line") -> TrainSettings:
     """Checked settings from plain values; `source` is named when one is wrong."""
     for key in values:
@@ -108,6 +123,18 @@ def combine(*layers: dict[str, Any]) -> TrainSettings:
             values = {key: value for key, value in values.items() if key not in _BATCH_KEYS}
         values |= layer
     return make_settings(values)
+
+
+def check_resumable(recorded: TrainSettings, asked: TrainSettings, run: str) -> None:
+    """Refuse what a resumed run cannot change: its state was made with it, or its data position rests on it."""
+    fixed = [*_FIXED_IN_A_RUN, *(("epochs", "max_steps") if recorded.lr_schedule == "cosine" else ())]
+    changed = [name for name in fixed if getattr(recorded, name) != getattr(asked, name)]
+    if changed:
+        was = ", ".join(f"{name} was {getattr(recorded, name)}, now {getattr(asked, name)}" for name in changed)
+        raise SettingsError(
+            f"run {run} cannot go on with other settings: {was}",
+            fix=f"leave {', '.join(changed)} out, or start a new run with another --experiment-name",
+        )
 
 
 def settings_to_record(settings: TrainSettings) -> dict[str, Any]:

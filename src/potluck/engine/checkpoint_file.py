@@ -21,7 +21,6 @@ _COMMENT = b"potluck sha256 "
 _COMMENT_SIZE = len(_COMMENT) + 64
 _LENGTH = struct.Struct("<H")  # the last field of a zip archive: how long the comment after it is
 _CHUNK_BYTES = 1 << 20
-_PLAIN = (str, int, float, bool, type(None))
 
 
 def write_checkpoint(path: Path, state: dict[str, Any]) -> int:
@@ -31,11 +30,13 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> int:
             torch.save(state, file)
             _seal(file)
             return file.tell()
-    except OSError as error:
-        fix = "choose a folder that can be written"
-        if error.errno == errno.ENOSPC:
+    except (OSError, RuntimeError) as error:  # torch turns a failed write into an error of its own
+        cause = error if isinstance(error, OSError) else error.__context__
+        reason = (cause.strerror if isinstance(cause, OSError) else None) or str(error).splitlines()[0]
+        fix = f"check that {path.parent} can be written"
+        if isinstance(cause, OSError) and cause.errno == errno.ENOSPC:
             fix = f"free space on the disk that holds {path.parent}, then go on with --resume"
-        raise CheckpointError(f"{path} cannot be written: {error.strerror}", fix=fix) from error
+        raise CheckpointError(f"{path} cannot be written: {reason}", fix=fix) from error
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
@@ -75,8 +76,10 @@ def plain(state: Any, where: str = "state") -> Any:
             return {plain(key, where): plain(value, f"{where}[{key!r}]") for key, value in state.items()}
         case list() | tuple() if type(state) in (list, tuple):
             return type(state)(plain(value, f"{where}[{index}]") for index, value in enumerate(state))
-    if type(state) in _PLAIN:
-        return state
+        case bool() | str() | None:
+            return state
+        case int() | float():  # numpy's float64 is one too, but not plain enough to be read back
+            return int(state) if isinstance(state, int) else float(state)
     raise CheckpointError(
         f"{where} is a {type(state).__name__}, which a checkpoint cannot hold",
         fix="make state_dict() return tensors, numbers, strings, lists and dicts only",

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from potluck.core.atomic import TEMPORARY_SUFFIX
+from potluck.core.atomic import clear_leftovers
 from potluck.core.errors import CheckpointError
 from potluck.engine.checkpoint_file import check_whole, plain, write_checkpoint
 
@@ -62,8 +62,7 @@ class CheckpointWriter:
         self._keep = keep
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="potluck-checkpoint")
         self._writing: Future[Saved] | None = None
-        for leftover in folder.glob(f".*{TEMPORARY_SUFFIX}"):  # of a process that was killed while it wrote
-            leftover.unlink(missing_ok=True)
+        clear_leftovers(folder)
 
     def save(self, name: str, step: int, state: dict[str, Any]) -> Saved | None:
         """Begin to write; return the previous checkpoint if its write was still to be waited for."""
@@ -71,6 +70,10 @@ class CheckpointWriter:
         previous = self.wait()
         self._writing = self._thread.submit(self._write, self._folder / name, step, snapshot)
         return previous
+
+    def save_now(self, name: str, step: int, state: dict[str, Any]) -> Saved:
+        """Write and wait: also possible while the process ends, when no thread can be asked any more."""
+        return self._write(self._folder / name, step, plain(state))
 
     def poll(self) -> Saved | None:
         """The checkpoint that has reached the disk since the last look, if one has."""

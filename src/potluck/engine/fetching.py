@@ -18,9 +18,9 @@ Request: TypeAlias = tuple[int, list[int]]  # epoch, indices; a tensor would tra
 class Samples(Dataset[Any]):
     """Whole batches of a dataset, asked for by (epoch, indices).
 
-    A dataset with a method `batch(indices)`, or a TensorDataset, is asked once a batch. Any other is asked sample by
-    sample, with the random generators seeded from (seed, epoch, index): random augmentation is then the same whichever
-    worker reads the sample, and whenever.
+    A dataset with a method `potluck_batch(indices)`, or a TensorDataset, is asked once a batch. Any other is asked
+    sample by sample, with the random generators seeded from (seed, epoch, index): random augmentation is then the same
+    whichever worker reads the sample, and whenever.
     """
 
     def __init__(self, dataset: Dataset[Any], seed: int, collate: Collate | None) -> None:
@@ -43,8 +43,8 @@ class Samples(Dataset[Any]):
 def _whole_batches(dataset: Dataset[Any]) -> Callable[[Tensor], Any] | None:
     if type(dataset) is TensorDataset:
         return dataset.__getitem__  # indexing by a tensor gathers the whole batch
-    batch: Callable[[Tensor], Any] | None = getattr(dataset, "batch", None)
-    return batch
+    whole: Callable[[Tensor], Any] | None = getattr(dataset, "potluck_batch", None)
+    return whole
 
 
 class Fetcher(Protocol):
@@ -154,4 +154,5 @@ def to_device(batch: Any, device: torch.device) -> Any:
             return type(batch)(*(to_device(value, device) for value in batch))
         case tuple() | list():
             return type(batch)(to_device(value, device) for value in batch)
-    return batch
+    # A batch of a class of its own, as a tokenizer's, knows how to move.
+    return batch.to(device) if hasattr(batch, "to") else batch

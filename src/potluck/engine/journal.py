@@ -4,13 +4,13 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 from potluck.core.atomic import write_text
 from potluck.events.log import EventLog, read_records
 from potluck.events.state import RunState, apply, replay
 from potluck.events.summary import summarise
-from potluck.events.types import AnyEvent, Notice, Record
+from potluck.events.types import AnyEvent, Notice, Record, RunEnded
 
 Watcher: TypeAlias = Callable[[Record, RunState], None]
 
@@ -39,7 +39,12 @@ class Journal:
     def save_summary(self) -> None:
         """Write logs/rank_<n>_metrics.json and make the events durable."""
         self._log.sync()
-        write_text(self._metrics_file, json.dumps(summarise(self.state), indent=2) + "\n")
+        write_text(self._metrics_file, json.dumps(summarise(self.state), indent=2, allow_nan=False) + "\n")
+
+    def end(self, reason: Literal["finished", "stopped", "failed"], message: str, step: int) -> None:
+        """The last event, and the summary of all."""
+        self.emit(RunEnded(reason=reason, step=step, message=message))
+        self.save_summary()
 
     def close(self) -> None:
         self._log.close()

@@ -18,9 +18,12 @@ class PreparedModel(nn.Module):
     Its attributes, parameter names and state dict are those of the model itself.
     """
 
-    def __init__(self, module: nn.Module, exchanging: nn.Module, precision: Precision) -> None:
+    def __init__(
+        self, module: nn.Module, exchanging: nn.Module, precision: Precision, may_clear: Callable[[], bool]
+    ) -> None:
         super().__init__()
         self.module = module
+        self._may_clear = may_clear
         # Not a submodule: the same parameters would be listed twice.
         object.__setattr__(self, "_exchanging", exchanging)
         self._precision = precision
@@ -44,6 +47,11 @@ class PreparedModel(nn.Module):
     def load_state_dict(self, *args: Any, **kwargs: Any) -> Any:
         return self.module.load_state_dict(*args, **kwargs)
 
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        # Between the micro-batches of one step the gradients are still being summed.
+        if self._may_clear():
+            super().zero_grad(set_to_none)
+
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
         return self.module.named_parameters(*args, **kwargs)
 
@@ -55,6 +63,8 @@ class PreparedOptimizer(Optimizer):
         self.inner = inner
         self._commit = commit
         self._may_clear = may_clear
+        # Hooks that a script registers here are the inner optimizer's.
+        self.__dict__.update({name: value for name, value in vars(inner).items() if name.endswith("_hooks")})
 
     @property
     def param_groups(self) -> list[dict[str, Any]]:  # type: ignore[override]
@@ -110,6 +120,26 @@ class PreparedScheduler:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+def trained_parameters(optimizer: Optimizer) -> list[Tensor]:
+    """What the optimizer changes, groups that were added late included."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def check_parameters(model: nn.Module, optimizer: Optimizer) -> None:
+    """Refuse an optimizer that cannot train this model."""
+    trained = trained_parameters(optimizer)
+    if not {id(parameter) for parameter in trained} <= {id(parameter) for parameter in model.parameters()}:
+        raise UsageError(
+            "the optimizer holds parameters that are not the model's",
+            fix="make the optimizer from model.parameters() of the same model, then call run.prepare",
+        )
+    if not any(parameter.requires_grad for parameter in trained):
+        raise UsageError(
+            "no parameter of the optimizer requires a gradient: there is nothing to train",
+            fix="unfreeze some with parameter.requires_grad_(True) before run.prepare",
+        )
 
 
 def weigh(parameters: list[Tensor], divisor: float) -> None:

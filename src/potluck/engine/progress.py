@@ -3,9 +3,11 @@
 import sys
 import time
 from collections.abc import Iterator
+from typing import Any
 
 from potluck.core.errors import UsageError
 from potluck.core.run_folder import RunFolder
+from potluck.engine.checkpoint_file import plain
 from potluck.engine.checkpoints import CheckpointWriter, Saved, checkpoint_name
 from potluck.engine.group import Group
 from potluck.engine.journal import Journal
@@ -46,6 +48,7 @@ class Progress:
         self._writer = writer
         self._checkpoint_every = checkpoint_every
         self._so_far = so_far
+        self._saved_step = committed
         self._clock = time.monotonic()
         self._training: TrainingState | None = None
         self._order: DataOrder | None = None
@@ -89,6 +92,12 @@ class Progress:
 
     def begin_epoch(self) -> None:
         """The loader starts: the time before it belongs to no step."""
+        if not self._began:
+            raise UsageError(
+                "the loader is iterated outside run.epochs: nothing would be saved",
+                fix="put it inside `for epoch in run.epochs(n):`",
+            )
+        self._drop_open_step()
         self._clock = time.monotonic()
 
     def begin_step(self, step: Step) -> None:
@@ -126,6 +135,12 @@ class Progress:
         if self._checkpoint_every and self.step % self._checkpoint_every == 0:
             self.save()
 
+    def _drop_open_step(self) -> None:
+        """Forget a step that the script left in the middle: its part of a gradient belongs to no other step."""
+        if self.open_step is not None and not self.open_step.is_decided:
+            self.training.optimizer.zero_grad()
+        self.open_step = None
+
     def _tell_step(self, step: Step) -> None:
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
@@ -137,7 +152,7 @@ class Progress:
                 step=self.step,
                 epoch=step.epoch,
                 samples=step.samples,
-                loss=loss_sum / step.weight if step.weight else None,
+                loss=events.finite(loss_sum / step.weight) if step.weight else None,
                 seconds=seconds,
                 skipped=step.verdict is Verdict.SKIPPED,
             )
@@ -148,6 +163,9 @@ class Progress:
     def epochs(self, num_epochs: int, max_steps: int | None) -> Iterator[int]:
         """Epoch numbers until the last step, with a checkpoint after each and at the end."""
         order = self.order
+        if num_epochs < 1 or (max_steps is not None and max_steps < 1):
+            raise UsageError("there is nothing to train", fix="give run.epochs at least 1 epoch and max_steps of 1")
+        plain(self._capture())  # what a checkpoint cannot hold is told now, not after the first epoch
         self.last_step = min(num_epochs * order.steps_per_epoch, max_steps or sys.maxsize)
         self._journal.emit(
             events.TrainingBegan(
@@ -164,7 +182,7 @@ class Progress:
             while self.step < self.last_step:
                 before = self.step
                 yield order.epoch_of(before)
-                self.open_step = None  # the script may have left the loader's loop early
+                self._drop_open_step()  # the script may have left the loader's loop early
                 if self.step == before:
                     raise UsageError(
                         "an epoch went by without one committed step",
@@ -189,7 +207,7 @@ class Progress:
                 epoch=self.order.epoch_of(self.step - 1),
                 step=self.step,
                 samples=so_far.samples,
-                loss=so_far.mean_loss,
+                loss=events.finite(so_far.mean_loss),
                 seconds=so_far.seconds,
             )
         )
@@ -197,13 +215,27 @@ class Progress:
 
     # Checkpoints and stopping
 
-    def save(self) -> str:
-        """Begin to save the state between two steps; return the file's name."""
-        order = self.order
-        epoch = order.epoch_of(max(0, self.step - 1)) + 1
-        name = checkpoint_name(epoch, self.step, epoch_is_complete=self.step > 0 and self._at_end_of_epoch)
-        self.note_saved(self._writer.save(name, self.step, self.training.capture(self.step, order, self._so_far)))
-        return name
+    def save(self) -> None:
+        """Begin to save the state between two steps."""
+        self.note_saved(self._writer.save(self._checkpoint_name(), self.step, self._capture()))
+        self._saved_step = self.step
+
+    def save_what_is_new(self) -> None:
+        """Save, at once, if the script ends training with steps that no checkpoint has."""
+        if self._began and self.step > self._saved_step:
+            self._drop_open_step()
+            self.note_saved(self._writer.save_now(self._checkpoint_name(), self.step, self._capture()))
+
+    def _capture(self) -> dict[str, Any]:
+        return self.training.capture(self.step, self.order, self._so_far)
+
+    def _checkpoint_name(self) -> str:
+        epoch = self.order.epoch_of(max(0, self.step - 1)) + 1
+        return checkpoint_name(epoch, self.step, epoch_is_complete=self.step > 0 and self._at_end_of_epoch)
+
+    @property
+    def _began(self) -> bool:
+        return self.last_step < sys.maxsize
 
     def note_saved(self, saved: Saved | None) -> None:
         """Tell of a checkpoint that has reached the disk."""
@@ -215,8 +247,10 @@ class Progress:
             )
 
     def _stop_here(self) -> None:
-        path = self._folder.checkpoints_dir / self.save()
+        if self._saved_step != self.step:
+            self.save()
         self.note_saved(self._writer.wait())
         self.was_stopped = True
+        path = self._folder.checkpoints_dir / self._checkpoint_name()
         self._journal.say(f"stopped after step {self.step} of {self.last_step}; saved {path}")
         raise Stopped(self.stop.exit_code)

@@ -3,7 +3,8 @@
 import atexit
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, Literal, overload
 
@@ -24,7 +25,14 @@ from potluck.engine.journal import Journal
 from potluck.engine.loader import SharedLoader
 from potluck.engine.position import DataOrder
 from potluck.engine.precision import Precision
-from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler, weigh
+from potluck.engine.prepared import (
+    PreparedModel,
+    PreparedOptimizer,
+    PreparedScheduler,
+    check_parameters,
+    trained_parameters,
+    weigh,
+)
 from potluck.engine.progress import Progress
 from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
 from potluck.events import types as events
@@ -50,6 +58,7 @@ class Run:
         micro_batch: int | None,
         checkpoint_every: int | None,
         restored: dict[str, Any] | None,
+        record_settings: Callable[[], None],
     ) -> None:
         self.folder = folder
         self.device = device
@@ -61,6 +70,7 @@ class Run:
         self._gradient_checkpointing = gradient_checkpointing
         self._micro_batch = micro_batch
         self._restored = restored
+        self._record_settings = record_settings
         self._progress = Progress(
             folder,
             journal=journal,
@@ -71,7 +81,6 @@ class Run:
             so_far=EpochSoFar() if restored is None else EpochSoFar(**restored["epoch_so_far"]),
         )
         self._model: PreparedModel | None = None
-        self._trained: list[Tensor] = []
         self._loader: SharedLoader | None = None
         self._closed = False
         atexit.register(self._close_at_exit)
@@ -93,12 +102,7 @@ class Run:
     ) -> tuple[PreparedModel, PreparedOptimizer, PreparedScheduler]: ...
     def prepare(self, model: nn.Module, optimizer: Optimizer, *schedulers: LRScheduler) -> Any:
         """Place the model on the device, wrap all of them, and restore their state when the run is resumed."""
-        self._trained = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-        if not {id(parameter) for parameter in self._trained} <= {id(parameter) for parameter in model.parameters()}:
-            raise UsageError(
-                "the optimizer holds parameters that are not the model's",
-                fix="make the optimizer from model.parameters() of the same model, then call run.prepare",
-            )
+        check_parameters(model, optimizer)
         model.to(self.device)
         training = TrainingState(model, optimizer, schedulers, self._precision)
         self._progress.training = training
@@ -106,7 +110,7 @@ class Run:
             training.restore(self._restored)
         if self._gradient_checkpointing:
             checkpoint_blocks(model)
-        self._model = PreparedModel(model, self._group.wrap(model), self._precision)
+        self._model = PreparedModel(model, self._group.wrap(model), self._precision, self._may_clear_gradients)
         self._journal.emit(events.ModelPrepared(num_parameters=sum(p.numel() for p in model.parameters())))
         return (
             self._model,
@@ -153,6 +157,7 @@ class Run:
         A checkpoint is saved after each epoch, when the loop's body is through. Ctrl-C ends training after the step.
         """
         _ = self._progress.training, self._progress.order  # both must be there before the first iteration
+        self._record_settings()
         return self._progress.epochs(num_epochs, max_steps)
 
     def backward(self, loss: Tensor, *, count: float | Tensor | None = None) -> None:
@@ -168,14 +173,14 @@ class Run:
                 weighted.backward()  # type: ignore[no-untyped-call]
             return
         weighted.backward()  # type: ignore[no-untyped-call]
-        weigh(self._trained, self._group.total(step.weight) / step.global_batch)
+        weigh(trained_parameters(self._progress.training.optimizer), self._group.total(step.weight) / step.global_batch)
         self._precision.unscale(self._progress.training.optimizer)
 
     def clip_gradients(self, max_norm: float) -> Tensor | None:
         """Scale the global gradient down to this norm; return the norm before. Call it after `backward`."""
         if not self._progress.current_step("run.clip_gradients").has_all_gradients:
             return None  # the sum over micro-batches is not complete yet
-        return nn.utils.clip_grad_norm_(self._trained, max_norm)
+        return nn.utils.clip_grad_norm_(trained_parameters(self._progress.training.optimizer), max_norm)
 
     def evaluate(
         self,
@@ -211,7 +216,7 @@ class Run:
                 step=self.step,
                 name=name,
                 samples=len(dataset),  # type: ignore[arg-type]
-                values=values,
+                values={key: events.finite(value) for key, value in values.items()},
                 seconds=time.monotonic() - started,
             )
         )
@@ -219,7 +224,7 @@ class Run:
 
     def log(self, **values: float | Tensor) -> None:
         """Keep numbers of your own with the run's events."""
-        numbers = {name: float(value) for name, value in values.items()}
+        numbers = {name: events.finite(float(value)) for name, value in values.items()}
         self._journal.emit(events.MetricsLogged(step=self.step, values=numbers))
 
     def say(self, text: str) -> None:
@@ -245,19 +250,20 @@ class Run:
             return
         self._closed = True
         atexit.unregister(self._close_at_exit)
-        if self._loader is not None:
-            self._loader.close()
-        try:
-            self._progress.note_saved(self._writer.wait())
-        except BaseException as failure:
-            error = failure
-            raise
-        finally:
-            self._writer.close()
-            reason, message = self._ending(error)
-            self._journal.emit(events.RunEnded(reason=reason, step=self.step, message=message))
-            self._journal.save_summary()
-            self._journal.close()
+        problem = error
+        with ExitStack() as stack:  # files and threads are let go whatever else goes wrong
+            stack.callback(self._journal.close)
+            stack.callback(self._writer.close)
+            try:
+                self._finish_work(is_orderly=error is None)
+            except Exception as failure:  # noqa: BLE001  raised below, unless there is an earlier one
+                problem = problem or failure
+            try:
+                self._journal.end(*self._ending(problem), self.step)
+            except Exception as failure:  # noqa: BLE001
+                problem = problem or failure
+        if problem is not None and problem is not error:
+            raise problem
 
     def __enter__(self) -> "Run":
         return self
@@ -267,17 +273,24 @@ class Run:
     ) -> None:
         self.close(error)
 
+    def _finish_work(self, *, is_orderly: bool) -> None:
+        if self._loader is not None:
+            self._loader.close()
+        self._progress.note_saved(self._writer.wait())
+        if is_orderly:
+            self._progress.save_what_is_new()
+
     def _close_at_exit(self) -> None:
         self.close(getattr(sys, "last_value", None))
 
     def _ending(self, error: BaseException | None) -> tuple[Literal["finished", "stopped", "failed"], str]:
         if self._progress.was_stopped:
             return "stopped", ""
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return "stopped", "ended at once, without saving"
         if error is not None:
-            return "failed", f"{type(error).__name__}: {error}"
-        if self._progress.is_finished:
-            return "finished", ""
-        return "stopped", "the script ended before the last step"
+            return "failed", f"{type(error).__name__}: {error.args[0] if error.args else ''}"
+        return "finished", "" if self._progress.is_finished else "the script ended training before the last step"
 
     def _may_clear_gradients(self) -> bool:
         step = self._progress.open_step

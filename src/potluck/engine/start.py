@@ -11,12 +11,12 @@ import torch
 import yaml
 
 from potluck.core.atomic import write_text
-from potluck.core.environment import Environment, read_environment
+from potluck.core.environment import read_environment
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
 from potluck.core.version import __version__
 from potluck.engine.checkpoint_file import read_checkpoint
-from potluck.engine.checkpoints import CheckpointWriter, newest_whole
+from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
 from potluck.engine.device import choose_device
 from potluck.engine.group import Alone
 from potluck.engine.journal import Journal, Watcher
@@ -24,7 +24,8 @@ from potluck.engine.precision import Precision
 from potluck.engine.run import Run
 from potluck.engine.seeding import seed_all
 from potluck.engine.state import check_state
-from potluck.events.log import EventLog
+from potluck.events.log import EventLog, read_records
+from potluck.events.state import replay
 from potluck.events.types import RunResumed, RunStarted
 
 
@@ -64,20 +65,27 @@ def start(
             raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
     environment = read_environment()
     chosen = choose_device(device)
+    if chosen.type != "cpu" and chosen.index is not None:
+        torch.accelerator.set_device_index(chosen.index)  # random generators and streams are those of the current one
     precision = Precision(mixed_precision, chosen)
     group = Alone()
-    folder = _claim_folder(environment, name, runs_dir, resume=resume)
+    folder = _claim_folder(environment.runs_dir if runs_dir is None else Path(runs_dir), name, resume=resume)
+    recorded = settings or {
+        "script": sys.argv[0],
+        "seed": seed,
+        "device": str(chosen),
+        "mixed_precision": mixed_precision,
+        "gradient_checkpointing": gradient_checkpointing,
+        "micro_batch": micro_batch,
+    }
+
+    def record_settings() -> None:
+        write_text(folder.settings_file, yaml.safe_dump(dict(recorded), sort_keys=False))
+
     log = EventLog(folder.event_file(environment.machine, group.worker))
     try:
-        recorded = settings or {
-            "script": sys.argv[0],
-            "seed": seed,
-            "device": str(chosen),
-            "mixed_precision": mixed_precision,
-            "gradient_checkpointing": gradient_checkpointing,
-            "micro_batch": micro_batch,
-        }
-        write_text(folder.settings_file, yaml.safe_dump(dict(recorded), sort_keys=False))
+        if not folder.settings_file.exists():  # a resumed run's settings change when it is sure to go on
+            record_settings()
         journal = Journal(log, folder.metrics_file(group.worker), [] if watch is None else [watch])
         journal.emit(
             RunStarted(
@@ -107,20 +115,27 @@ def start(
         micro_batch=micro_batch,
         checkpoint_every=checkpoint_every,
         restored=restored,
+        record_settings=record_settings,
     )
 
 
-def _claim_folder(
-    environment: Environment, name: str | None, runs_dir: str | Path | None, *, resume: bool
-) -> RunFolder:
-    parent = environment.runs_dir if runs_dir is None else Path(runs_dir)
+def _claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder:
     if name is None:
         if resume:
             raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
-        name = free_run_name(parent, Path(sys.argv[0]).stem or "run")
-    if resume and (folder := RunFolder(parent / check_run_name(name))).path.is_dir():
+        name = free_run_name(runs_dir, Path(sys.argv[0]).stem or "run")
+    folder = RunFolder(runs_dir / check_run_name(name))
+    is_there = folder.path.is_dir()
+    if is_there and (resume or not _has_trained(folder)):
         return folder
-    return create_run_folder(parent, name)
+    return create_run_folder(runs_dir, name)
+
+
+def _has_trained(folder: RunFolder) -> bool:
+    """Whether anything would be lost or mixed up if another run began here."""
+    if checkpoint_files(folder.checkpoints_dir):
+        return True
+    return any(replay(read_records(file)).step > 0 for file in folder.event_files())
 
 
 def _restore(

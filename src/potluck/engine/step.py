@@ -63,8 +63,9 @@ class Step:
         self._backwards += 1
         weight = float(self._in_hand if count is None else count)
         self.weight += weight
-        weighted = loss.detach() * weight
-        self.loss_sum = weighted if self.loss_sum is None else self.loss_sum + weighted
+        if weight:  # a mean over nothing is not a number
+            weighted = loss.detach() * weight
+            self.loss_sum = weighted if self.loss_sum is None else self.loss_sum + weighted
         return weight / self.global_batch
 
     @property

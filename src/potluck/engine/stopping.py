@@ -49,6 +49,9 @@ class StopRequest:
                     signal.signal(number, before)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if self:
+        if not self:
+            self.ask(number)
+        elif number == signal.SIGINT:
             raise KeyboardInterrupt
-        self.ask(number)
+        else:
+            raise SystemExit(128 + number)

@@ -1,9 +1,11 @@
 """Append-only event files: one JSON object a line, one writer a file, readable at any moment."""
 
+import errno
 import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import msgspec
 
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record).decode
 _TAIL_BYTES = 1 << 16
+_LOCK_WAIT_S = 1.0
 
 
 class EventLog:
@@ -31,13 +34,25 @@ class EventLog:
         except BaseException:
             os.close(self._file)
             raise
+        _open_logs.add(self)
 
     def append(self, event: AnyEvent) -> Record:
         """Write the event with the next sequence number and the time."""
+        if self._file < 0:
+            raise EventLogError("the run is closed", fix="do this before run.close() or inside `with potluck.start()`")
         record = Record(sequence=self._next_sequence, time=time.time(), event=event)
-        line = memoryview(_encode(record) + b"\n")
-        while line:  # a nearly full disk takes a line in pieces
-            line = line[os.write(self._file, line) :]
+        line = _encode(record) + b"\n"
+        before = os.fstat(self._file).st_size
+        try:
+            written = os.write(self._file, line)
+            if written < len(line):  # a disk that is just full takes a part of the line
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        except OSError as error:
+            os.ftruncate(self._file, before)
+            raise EventLogError(
+                f"{self.path} cannot be written: {error.strerror}",
+                fix=f"free space on the disk that holds {self.path.parent}, then go on with --resume",
+            ) from error
         self._next_sequence += 1
         return record
 
@@ -46,11 +61,21 @@ class EventLog:
         os.fsync(self._file)
 
     def close(self) -> None:
-        """Sync and let go of the file. Closing twice is fine."""
+        """Let go of the file. Closing twice is fine."""
         if self._file >= 0:
-            self.sync()
             os.close(self._file)
             self._file = -1
+
+
+def _forget_in_child() -> None:
+    """A forked reader of data must not keep the lock of a run whose process is gone."""
+    for log in list(_open_logs):
+        log.close()
+
+
+_open_logs: "WeakSet[EventLog]" = WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def read_records(path: Path) -> "Iterator[Record]":
@@ -102,27 +127,39 @@ def _is_unknown_kind(line: bytes) -> bool:
 def _lock(file: int, path: Path) -> None:
     import fcntl  # noqa: PLC0415
 
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise EventLogError(
-            f"another process is training this run: it holds {path}",
-            fix="wait for it, stop it, or choose another --experiment-name",
-        ) from None
+    deadline = time.monotonic() + _LOCK_WAIT_S
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            # Somebody who only asks whether the run is alive holds the lock for a moment.
+            if time.monotonic() < deadline:
+                time.sleep(0.01)
+                continue
+            raise EventLogError(
+                f"another process is training this run: it holds {path}",
+                fix="wait for it, stop it, or choose another name",
+            ) from None
 
 
 def _repair(file: int, path: Path) -> int:
     """Cut a half-written last line off and return the last sequence number, -1 for an empty file."""
     size = os.fstat(file).st_size
-    tail = os.pread(file, _TAIL_BYTES, max(0, size - _TAIL_BYTES))
+    tail = b""
+    while len(tail) < size and tail.rstrip(b"\n").count(b"\n") < 2:  # the last whole line, and what follows it
+        step = min(_TAIL_BYTES, size - len(tail))
+        tail = os.pread(file, step, size - len(tail) - step) + tail
     whole = tail.rfind(b"\n") + 1
     if whole < len(tail):
         os.ftruncate(file, size - len(tail) + whole)
     lines = tail[:whole].splitlines()
     if not lines:
         return -1
-    envelope: Any = msgspec.json.decode(lines[-1])
+    try:
+        envelope: Any = msgspec.json.decode(lines[-1])
+    except msgspec.DecodeError:
+        envelope = None
     match envelope:
         case {"sequence": int(last)}:
             return last
-    raise EventLogError(f"the last line of {path} is not an event", fix="choose another --experiment-name")
+    raise EventLogError(f"the last line of {path} is not an event", fix=f"remove it: sed -i '$d' {path}")

@@ -6,6 +6,7 @@ from typing import Any
 
 import yaml
 
+from potluck.core.errors import EventLogError
 from potluck.core.run_folder import RunFolder, run_folders
 from potluck.events.log import is_being_written, read_records
 from potluck.events.state import RunState, replay
@@ -19,7 +20,7 @@ class RunRow:
     settings: dict[str, Any]
     state: RunState
     status: str
-    """finished, stopped, failed, running, or interrupted: no process trains it and none said goodbye."""
+    """finished, stopped, failed, running, damaged, or interrupted: no process trains it and none said goodbye."""
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
@@ -28,11 +29,16 @@ def list_runs(runs_dir: Path) -> list[RunRow]:
 
 
 def _row(folder: RunFolder) -> RunRow:
-    settings = yaml.safe_load(folder.settings_file.read_text()) or {}
     files = folder.event_files()
-    if not files:
+    try:
+        settings = dict(yaml.safe_load(folder.settings_file.read_text()) or {})
+        # A run that moved to a machine of another name has a file for each: the newest tells where it stands.
+        states = [replay(read_records(file)) for file in files]
+    except (EventLogError, yaml.YAMLError, ValueError, OSError):
+        return RunRow(folder, {}, RunState(run=folder.name), "damaged")
+    if not states:
         return RunRow(folder, settings, RunState(run=folder.name), "interrupted")
-    state = replay(read_records(files[0]))
+    state = max(states, key=lambda state: state.updated_at)
     if any(is_being_written(file) for file in files):
         return RunRow(folder, settings, state, "running")
     return RunRow(folder, settings, state, state.ended or "interrupted")

@@ -30,7 +30,7 @@ class EpochRow:
     loss: float | None
     samples: int
     seconds: float
-    scores: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, float | None] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,12 +53,14 @@ class RunState:
     last_step: int = 0
     step: int = 0
     loss: float | None = None
-    scores: dict[str, float] = field(default_factory=dict)
+    scores: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluations, as <name>_<metric>, all made at scores_step."""
     scores_step: int = -1
-    metrics: dict[str, float] = field(default_factory=dict)
+    metrics: dict[str, float | None] = field(default_factory=dict)
     epochs: tuple[EpochRow, ...] = ()
     checkpoint: str = ""
+    """The newest checkpoint that this run saved."""
+    resumed_from: str = ""
     times_resumed: int = 0
     skipped_steps: int = 0
     samples_seen: int = 0
@@ -112,7 +114,7 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
             kept = tuple(row for row in state.epochs if row.step <= step)
             return {
                 "step": step,
-                "checkpoint": checkpoint,
+                "resumed_from": checkpoint,
                 "epochs": kept,
                 "times_resumed": state.times_resumed + 1,
             }

@@ -1,8 +1,17 @@
-"""The events of a run. A field may be added with a default; none is renamed or removed."""
+"""The events of a run. A field may be added with a default; none is renamed or removed.
 
+JSON has no infinity and no not-a-number: what a model computes goes through `finite` and is None then.
+"""
+
+import math
 from typing import Literal
 
 import msgspec
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
@@ -45,7 +54,7 @@ class TrainingBegan(Event, frozen=True, tag="training_began"):
 
 
 class StepCommitted(Event, frozen=True, tag="step_committed"):
-    """One optimizer step is done. A loss that is not a number is stored as null."""
+    """One optimizer step is done."""
 
     step: int
     epoch: int
@@ -69,7 +78,7 @@ class MetricsLogged(Event, frozen=True, tag="metrics_logged"):
     """Numbers that the training script wants kept."""
 
     step: int
-    values: dict[str, float]
+    values: dict[str, float | None]
 
 
 class Evaluated(Event, frozen=True, tag="evaluated"):
@@ -78,7 +87,7 @@ class Evaluated(Event, frozen=True, tag="evaluated"):
     step: int
     name: str
     samples: int
-    values: dict[str, float]
+    values: dict[str, float | None]
     seconds: float
 
 

@@ -74,7 +74,6 @@ class MaskedToken:
     def loss(self, model: nn.Module, *batch: Tensor) -> tuple[Tensor, int | Tensor]:
         tokens, targets = batch
         logits = _widened(model(tokens))
-        # The count stays a tensor: reading it here would make a GPU wait.
         return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED), targets.ne(IGNORED).sum()
 
     def measure(self, model: nn.Module, *batch: Tensor) -> dict[str, Tensor]:

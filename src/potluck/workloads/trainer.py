@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LRScheduler
 
 import potluck
+from potluck.core.errors import SettingsError
 from potluck.core.settings import TrainSettings, settings_to_record
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.models import build_model, find_model
@@ -78,6 +79,7 @@ def train(settings: TrainSettings, *, runs_dir: Path, watch: "Callable[..., None
         watch=watch,
     ) as run:
         prepared, stepper, scheduler = run.prepare(model, optimizer, schedule)
+        check_learning(settings, optimizer)
         loader = run.loader(train_set, global_batch=settings.global_batch, num_workers=settings.loader_workers)
         scores: dict[str, float] = {}
         for _ in run.epochs(settings.epochs, max_steps=settings.max_steps):
@@ -102,6 +104,20 @@ def make_optimizer(settings: TrainSettings, parameters: "Iterable[nn.Parameter]"
             return torch.optim.Adam(parameters, **options)
         case "adamw":
             return torch.optim.AdamW(parameters, **options)
+
+
+def check_learning(settings: TrainSettings, optimizer: Optimizer) -> None:
+    """A restored optimizer learns as its checkpoint says: refuse settings that would only seem to be obeyed."""
+    group = optimizer.param_groups[0]
+    restored = {"learning_rate": group["initial_lr"], "weight_decay": group["weight_decay"]}
+    if "momentum" in group:
+        restored["momentum"] = group["momentum"]
+    for name, value in restored.items():
+        if value != getattr(settings, name):
+            raise SettingsError(
+                f"{name} is {value} in the checkpoint, not {getattr(settings, name)}",
+                fix=f"add --{name.replace('_', '-')} {value}, or train from the start",
+            )
 
 
 def make_schedule(settings: TrainSettings, optimizer: Optimizer, num_samples: int) -> LRScheduler:

@@ -53,3 +53,18 @@ def test_an_empty_folder_says_how_to_begin(workplace):
 def test_another_folder_can_be_listed(workplace):
     make_run(workplace / "elsewhere", "one", ended="stopped")
     assert "one" in runs("elsewhere")
+
+
+def test_one_damaged_run_does_not_hide_the_others(workplace):
+    make_run(workplace / "experiments", "good", ended="finished")
+    make_run(workplace / "experiments", "bad", ended="finished")
+    (workplace / "experiments" / "bad" / "run.yaml").write_text("a: [1")
+    assert {row["run"]: row["state"] for row in json.loads(runs("--json"))} == {"bad": "damaged", "good": "finished"}
+
+
+def test_a_run_that_moved_is_where_its_newest_events_are(workplace):
+    make_run(workplace / "experiments", "moved")
+    log = EventLog(RunFolder(workplace / "experiments" / "moved").event_file("aaa", 0))
+    log.append(StepCommitted(step=30, epoch=1, samples=5, loss=0.25, seconds=0.5))
+    log.close()
+    assert json.loads(runs("--json"))[0]["step"] == 30

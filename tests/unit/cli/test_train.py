@@ -122,7 +122,7 @@ def test_a_batch_size_a_worker_is_the_global_batch_of_one_worker(potluck, workpl
         (["--global-batch", 4, "--batch-size", 4], "both global_batch and batch_size", "--global-batch"),
         (["--config", "nowhere.yaml"], "no file nowhere.yaml", "--config"),
         (["--resume", "--experiment-name", "nothing"], "there is no run 'nothing'", "--resume"),
-        (["--resume"], "there is no run in experiments", "--resume"),
+        (["--resume"], "experiments to resume", "--resume"),
         (["--resume-from", "nowhere.pth"], "there is no checkpoint nowhere.pth", "check the path"),
         (["--device", "cuda:7"], "cuda", "--device cpu"),
         (["--experiment-name", "../up"], "cannot name a run", "letters"),
@@ -148,3 +148,44 @@ def test_a_mistyped_flag_is_suggested(potluck):
     code, output = potluck("train", "--modle", "bert")
     assert code == 2
     assert "--model" in output
+
+
+def test_a_refused_resume_changes_nothing(potluck, workplace):
+    assert potluck(*TINY, "--max-steps", 3, "--experiment-name", "one")[0] == 0
+    before = (workplace / "experiments" / "one" / "run.yaml").read_text()
+    for flags, word in (
+        (["--global-batch", 64], "global_batch was 32, now 64"),
+        (["--lr", 0.5], "learning_rate was 0.05"),
+    ):
+        code, output = potluck("train", "--resume", *flags)
+        assert code == 1
+        assert word in output
+    assert (workplace / "experiments" / "one" / "run.yaml").read_text() == before
+    assert potluck("train", "--resume", "--max-steps", 4)[0] == 0
+
+
+def test_another_runs_checkpoint_keeps_its_learning_rate(potluck):
+    assert potluck(*TINY, "--max-steps", 3, "--experiment-name", "one")[0] == 0
+    checkpoint = "experiments/one/checkpoints/model_epoch_1_step_3.pth"
+    code, output = potluck(*TINY, "--lr", 0.5, "--resume-from", checkpoint)
+    assert code == 1
+    assert "learning_rate is 0.05 in the checkpoint, not 0.5" in output
+    assert potluck(*TINY, "--max-steps", 5, "--resume-from", checkpoint)[0] == 0
+
+
+def test_a_scripts_run_is_not_resumed_by_the_command(potluck, workplace):
+    folder = workplace / "experiments" / "mine"
+    folder.mkdir(parents=True)
+    (folder / "run.yaml").write_text("script: own.py\nseed: 0\n")
+    code, output = potluck("train", "--resume")
+    assert code == 1
+    assert "run mine was started by own.py" in output
+    assert "resume=True" in output
+
+
+def test_a_folder_that_cannot_be_made_is_told(potluck, workplace):
+    (workplace / "experiments").write_text("a file")
+    code, output = potluck(*TINY)
+    assert code == 1
+    assert "cannot be made" in output
+    assert "POTLUCK_RUNS_DIR" in output

@@ -20,7 +20,7 @@ class Noisy(Dataset):
 
 
 class Whole(Noisy):
-    def batch(self, indices):
+    def potluck_batch(self, indices):
         return (indices, indices * 2)
 
 

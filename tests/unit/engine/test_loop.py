@@ -293,3 +293,127 @@ def test_a_step_is_told_in_words_of_the_user():
     step.hand_out(8)
     with pytest.raises(UsageError, match="step 5"):
         step.finish()
+
+
+def test_a_diverged_model_stays_resumable(workplace):
+    with potluck.start("nan", device="cpu") as run:
+        loop = Loop(run)
+        for _ in run.epochs(1):
+            for batch in loop.loader:
+                run.backward(loop.loss(batch) * float("nan"))
+                loop.optimizer.step()
+                loop.optimizer.zero_grad()
+            run.log(bad=float("inf"))
+            scores = run.evaluate(make_data(8), lambda inputs, _: {"x": loop.prepared(inputs).sum(1)})
+    assert str(scores["x"]) == "nan"
+    summary = json.loads((potluck_folder("nan") / "logs" / "rank_0_metrics.json").read_text())
+    assert (summary["loss"], summary["metrics"]["bad"], summary["scores"]["held_out_x"]) == (None, None, None)
+    with potluck.start("nan", device="cpu", resume=True) as run:
+        assert run.step == 3
+
+
+def test_clearing_the_model_between_micro_batches_does_nothing(workplace):
+    def train_with(name, clear):
+        model = make_mlp()
+        with potluck.start(name, device="cpu", micro_batch=3) as run:
+            prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+            for _ in run.epochs(1) if run.loader(make_data(24), global_batch=8) else ():
+                for inputs, targets in run._loader:
+                    run.backward(nn.functional.cross_entropy(prepared(inputs), targets))
+                    optimizer.step()
+                    clear(prepared, optimizer)
+        return model[0].weight
+
+    by_model = train_with("model", lambda model, _: model.zero_grad())
+    assert torch.equal(by_model, train_with("optimizer", lambda _, optimizer: optimizer.zero_grad()))
+
+
+def test_the_loader_alone_is_told_to_use_epochs(loop):
+    with pytest.raises(UsageError, match=r"outside run\.epochs"):
+        next(iter(loop.loader))
+
+
+def test_ending_early_saves_and_counts_as_finished(workplace):
+    with potluck.start("early", device="cpu") as run:
+        loop = Loop(run)
+        for epoch in run.epochs(5):
+            for batch in loop.loader:
+                loop.step(batch)
+            if epoch == 1:
+                break
+    assert (potluck_folder("early") / "checkpoints" / "model_epoch_2.pth").is_file()
+    assert events("early", RunEnded)[-1].reason == "finished"
+
+
+def test_a_step_left_in_the_middle_leaves_no_gradient_behind(workplace):
+    def train_with(name, *, leaves):
+        with potluck.start(name, device="cpu", micro_batch=3) as run:
+            loop = Loop(run)
+            for number, _ in enumerate(run.epochs(1)):
+                for batch in loop.loader:
+                    loop.run.backward(loop.loss(batch))
+                    if leaves and number == 0 and run.step == 1:
+                        break
+                    loop.optimizer.step()
+                    loop.optimizer.zero_grad()
+            return loop.model[0].weight
+
+    assert torch.equal(train_with("leaves", leaves=True), train_with("stays", leaves=False))
+
+
+def test_a_failed_start_may_be_repeated_under_its_name(workplace):
+    with pytest.raises(ValueError, match="oops"), potluck.start("again", device="cpu"):
+        raise ValueError("oops")
+    train("again", epochs=1)
+    with pytest.raises(RunFolderError, match="already holds a run") as caught:
+        train("again", epochs=1)
+    assert "resume=True" in caught.value.fix
+
+
+def test_a_first_error_is_not_hidden_by_a_later_one(workplace, monkeypatch):
+    from potluck.engine.journal import Journal
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Journal, "save_summary", full)
+    with pytest.raises(ValueError, match="the real one"), potluck.start("a", device="cpu") as run:
+        raise ValueError("the real one")
+    with pytest.raises(OSError, match="No space"), potluck.start("b", device="cpu"):
+        pass
+    monkeypatch.undo()
+    monkeypatch.chdir(workplace)
+    with potluck.start("a", device="cpu") as run:  # the lock is free
+        assert run.step == 0
+
+
+def test_hooks_and_late_groups_are_the_optimizers_own(loop):
+    seen = []
+    extra = loop.model[3].bias
+    loop.optimizer.register_step_post_hook(lambda *_: seen.append(1))
+    assert any(parameter is extra for group in loop.optimizer.param_groups for parameter in group["params"])
+    for _ in loop.run.epochs(1):
+        for batch in loop.loader:
+            loop.step(batch)
+    assert len(seen) == 3
+
+
+def test_nothing_to_train_is_told(workplace):
+    model = make_mlp().requires_grad_(False)
+    with potluck.start("a", device="cpu") as run, pytest.raises(UsageError, match="nothing to train"):
+        run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+
+def test_a_learning_rate_of_numpy_can_be_saved(workplace):
+    import numpy
+
+    model = make_mlp()
+    with potluck.start("numpy", device="cpu") as run:
+        prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=numpy.float64(0.1)))
+        loader = run.loader(make_data(8), global_batch=8)
+        for _ in run.epochs(1):
+            for inputs, targets in loader:
+                run.backward(nn.functional.cross_entropy(prepared(inputs), targets))
+                optimizer.step()
+    with potluck.start("numpy", device="cpu", resume=True) as run:
+        assert run.step == 1

@@ -1,3 +1,4 @@
+import os
 import threading
 
 import pytest
@@ -6,7 +7,7 @@ from hypothesis import strategies as st
 
 from potluck.core.errors import EventLogError
 from potluck.events.log import EventLog, is_being_written, read_records
-from potluck.events.types import Notice, StepCommitted
+from potluck.events.types import Evaluated, MetricsLogged, Notice, StepCommitted, finite
 
 
 def write(path, *texts):
@@ -93,3 +94,76 @@ def test_a_reader_beside_the_writer_sees_whole_lines_only(tmp_path):
         assert seen == [str(number) * 20 for number in range(len(seen))]
     writer.join()
     log.close()
+
+
+def test_numbers_that_json_lacks_are_read_back_as_none(tmp_path):
+    path = tmp_path / "log"
+    log = EventLog(path)
+    for value in (float("nan"), float("inf"), -float("inf")):
+        log.append(MetricsLogged(step=1, values={"a": finite(value)}))
+        log.append(Evaluated(step=1, name="b", samples=1, values={"a": finite(value)}, seconds=1.0))
+    log.close()
+    assert {record.event.values["a"] for record in read_records(path)} == {None}
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_taken_back(tmp_path, monkeypatch):
+    path = tmp_path / "log"
+    log = EventLog(path)
+    log.append(Notice(text="one"))
+
+    def half(file, line, write=os.write):
+        return write(file, bytes(line)[: len(line) // 2])
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "write", half)
+        with pytest.raises(EventLogError, match="No space left"):
+            log.append(Notice(text="two"))
+    log.append(Notice(text="three"))
+    log.close()
+    assert texts(path) == ["one", "three"]
+
+
+def test_a_forked_child_does_not_keep_the_lock(tmp_path):
+    path = tmp_path / "log"
+    log = EventLog(path)
+    ready, wait = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(wait)
+        os.read(ready, 1)
+        os._exit(0)
+    os.close(ready)
+    log.close()
+    again = EventLog(path)  # while the child still lives
+    again.close()
+    os.close(wait)
+    os.waitpid(child, 0)
+
+
+def test_asking_whether_a_run_lives_does_not_refuse_its_start(tmp_path):
+    path = tmp_path / "log"
+    EventLog(path).close()
+    stop = threading.Event()
+    asking = threading.Thread(target=lambda: [is_being_written(path) for _ in iter(stop.is_set, True)])
+    asking.start()
+    for _ in range(200):
+        EventLog(path).close()
+    stop.set()
+    asking.join()
+
+
+def test_a_very_long_line_is_found_again(tmp_path):
+    path = tmp_path / "log"
+    write(path, "short", "long" * 50_000)
+    with path.open("ab") as file:
+        file.write(b"x" * 200_000)  # half a line
+    write(path, "after")
+    assert texts(path) == ["short", "long" * 50_000, "after"]
+    assert [record.sequence for record in read_records(path)] == [0, 1, 2]
+
+
+def test_a_closed_log_says_so(tmp_path):
+    log = EventLog(tmp_path / "log")
+    log.close()
+    with pytest.raises(EventLogError, match="the run is closed"):
+        log.append(Notice(text="late"))

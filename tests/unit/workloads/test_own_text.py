@@ -20,7 +20,7 @@ def test_the_last_tenth_of_a_file_is_held_out(tmp_path: Path) -> None:
     splits = load(tmp_path / "mine.md")
     assert (splits.kind, splits.num_classes) == ("text", VOCABULARY_SIZE)
     assert (len(splits.train), len(splits.held_out)) == (18, 2)
-    (tokens,) = splits.train.batch(torch.arange(18))
+    (tokens,) = splits.train.potluck_batch(torch.arange(18))
     assert tokens.dtype == torch.int64
     assert bytes(tokens.flatten().tolist()) == written[: 18 * WINDOW]
     assert bytes(splits.held_out[1][0].tolist()) == written[19 * WINDOW :]

@@ -68,12 +68,12 @@ def test_sizes(name: str) -> None:
 def test_a_batch_is_its_samples(name: str) -> None:
     train = pickle.loads(pickle.dumps(load(name).train))
     indices = torch.tensor([5, 0, 599])
-    for whole, *parts in zip(train.batch(indices), *(train[int(index)] for index in indices), strict=True):
+    for whole, *parts in zip(train.potluck_batch(indices), *(train[int(index)] for index in indices), strict=True):
         assert torch.equal(whole, torch.stack(parts))
 
 
 def test_images_are_normalised() -> None:
-    images, labels = load("synthetic_image").train.batch(torch.arange(600))
+    images, labels = load("synthetic_image").train.potluck_batch(torch.arange(600))
     assert images.dtype == torch.float32
     assert images.mean().abs() < 0.1
     assert 0.8 < images.std() < 1.2
@@ -94,13 +94,13 @@ def train(
     losses = []
     for _ in range(num_epochs):
         for indices in torch.randperm(len(splits.train)).split(batch_size):
-            loss, _ = task.loss(model, *splits.train.batch(indices))
+            loss, _ = task.loss(model, *splits.train.potluck_batch(indices))
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses.append(loss.item())
     with torch.no_grad():
-        measured = task.measure(model, *splits.held_out.batch(torch.arange(200)))
+        measured = task.measure(model, *splits.held_out.potluck_batch(torch.arange(200)))
     return losses, float(measured["accuracy"].mean())
 
 

@@ -72,7 +72,7 @@ def masked(seed: int, count: int = 400) -> tuple[Tensor, Tensor, Tensor]:
     torch.manual_seed(seed)
     random.seed(seed)
     samples = [view[index] for index in range(count)]
-    return windows.batch(torch.arange(count))[0], *(torch.stack(part) for part in zip(*samples, strict=True))
+    return windows.potluck_batch(torch.arange(count))[0], *(torch.stack(part) for part in zip(*samples, strict=True))
 
 
 def test_masks_follow_the_80_10_10_rule() -> None:

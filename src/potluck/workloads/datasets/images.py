@@ -37,7 +37,7 @@ class Images(Dataset[tuple[Tensor, ...]]):
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         return self._normalised(self.pixels[index]), self.labels[index]
 
-    def batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
+    def potluck_batch(self, indices: Tensor) -> tuple[Tensor, Tensor]:
         """Whole batches at once: (images float32 [n, 3, 32, 32], labels int64 [n])."""
         return self._normalised(self.pixels.index_select(0, indices)), self.labels.index_select(0, indices)
 

@@ -27,7 +27,7 @@ class Windows(Dataset[tuple[Tensor, ...]]):
     def __getitem__(self, index: int) -> tuple[Tensor]:
         return (self.text[index].long(),)
 
-    def batch(self, indices: Tensor) -> tuple[Tensor]:
+    def potluck_batch(self, indices: Tensor) -> tuple[Tensor]:
         """Whole batches at once: (tokens int64 [n, WINDOW],)."""
         return (self.text.index_select(0, indices).long(),)
 

@@ -31,5 +31,5 @@ def load_library() -> Any:
     except ImportError as error:
         raise WorkloadError(
             f"the text models need the transformers library: {error}",
-            fix="pip install 'potluck[text]'",
+            fix="pip install transformers",
         ) from error
