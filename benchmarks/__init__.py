@@ -1,1 +1,1 @@
-"""Figures that we publish, each by one command."""
+"""Measurements, run as `python -m benchmarks.NAME`."""

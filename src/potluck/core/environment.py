@@ -1,6 +1,7 @@
 """The only reader of environment variables."""
 
 import os
+import re
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,8 +23,9 @@ class Environment:
 
 def read_environment() -> Environment:
     """Read it now; nothing is cached, so a changed variable is seen."""
+    machine = os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine"
     return Environment(
-        machine=os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine",
+        machine=re.sub(r"[^A-Za-z0-9._-]", "-", machine).lstrip(".") or "machine",  # it becomes part of file names
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
     )

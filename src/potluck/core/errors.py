@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
+_FEW = 8  # names that are not too many to list
+
+
 class PotluckError(Exception):
     """Something a user can mend: what happened, and the fix."""
 
@@ -60,4 +63,7 @@ def did_you_mean(word: str, known: "Iterable[str]") -> str:
     """A fix for a mistyped name: the closest known ones, else all of them."""
     known = sorted(known)
     close = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}? " * bool(close) + f"choose one of: {', '.join(known)}"
+    choice = f"choose one of: {', '.join(known)}"
+    if close and len(known) <= _FEW:
+        return f"did you mean {close[0]!r}? {choice}"
+    return f"did you mean {close[0]!r}?" if close else choice

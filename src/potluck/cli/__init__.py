@@ -1,0 +1,50 @@
+"""The `potluck` command: one file a command, no logic. Nothing heavy is imported before a command runs."""
+
+import sys
+
+import typer
+
+from potluck.cli.runs import runs
+from potluck.cli.train import train
+from potluck.core.errors import PotluckError
+from potluck.core.version import __version__
+
+app = typer.Typer(
+    name="potluck",
+    help="Train one PyTorch model on all the machines you have.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+app.command()(train)
+app.command()(runs)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(f"potluck {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
+    ),
+) -> None:
+    """Train one PyTorch model on all the machines you have."""
+
+
+def main() -> None:
+    """Run the command line; an error that a user can mend is printed once, with its fix."""
+    try:
+        app()
+    except PotluckError as error:
+        from rich.console import Console
+        from rich.text import Text
+
+        console = Console(stderr=True, soft_wrap=True)
+        console.print(Text("error: ", style="bold red") + Text(str(error.args[0]), style="default"))
+        console.print(Text("  fix: ", style="bold green") + Text(error.fix, style="default"))
+        sys.exit(1)

@@ -1,0 +1,181 @@
+"""What a person sees while a run trains: a live bar on a terminal, a line a second elsewhere, a summary at the end."""
+
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from potluck.cli.tables import percent
+from potluck.core.environment import read_environment
+from potluck.events.state import RunState
+from potluck.events.types import EpochEnded, Notice, Record, RunStarted, StepCommitted, TrainingBegan
+
+_WINDOW_S = 5.0
+_LINE_EVERY_S = 1.0
+
+
+class _Console(Console):
+    """A console whose reader may leave: training goes on without it."""
+
+    def on_broken_pipe(self) -> None:
+        self.quiet = True
+
+
+class TrainingDisplay:
+    """Follows a run's events. One object for both kinds of output."""
+
+    def __init__(self, console: Console) -> None:
+        self.state = RunState()
+        self._console = console
+        self._speed = _Speed()
+        self._printed_at = 0.0
+        self._progress: Progress | None = None
+        if console.is_terminal:
+            self._progress = Progress(
+                TextColumn("{task.description}"),
+                BarColumn(),
+                TextColumn("step {task.completed:.0f}/{task.total:.0f}  {task.fields[numbers]}"),
+                TimeRemainingColumn(compact=True),
+                console=console,
+                refresh_per_second=4,
+                speed_estimate_period=_WINDOW_S,
+            )
+        self._task = (
+            None if self._progress is None else self._progress.add_task("starting", total=1, visible=False, numbers="")
+        )
+
+    def __call__(self, record: Record, state: RunState) -> None:
+        self.state = state
+        match record.event:
+            case RunStarted(run=run, device=device):
+                self._line(f"run {run} on {device}")
+            case TrainingBegan() as began:
+                self._begin(began, state)
+            case StepCommitted() as step:
+                self._step(step, state)
+            case EpochEnded() as ended:
+                self._epoch(ended, state)
+            case Notice(text=text):
+                self._line(text)
+
+    def close(self) -> None:
+        if self._progress is not None:
+            self._progress.stop()
+
+    def _begin(self, began: TrainingBegan, state: RunState) -> None:
+        self._line(
+            f"{state.num_parameters:,} parameters, {began.num_samples:,} samples, global batch {began.global_batch}, "
+            f"{began.last_step} steps in {began.num_epochs} epochs"
+        )
+        if self._progress is not None and self._task is not None and state.step < began.last_step:
+            self._progress.update(self._task, total=began.last_step, completed=state.step, visible=True)
+            self._progress.start()
+
+    def _step(self, step: StepCommitted, state: RunState) -> None:
+        self._speed.add(step.samples, step.seconds)
+        now = time.monotonic()
+        if self._progress is None and now - self._printed_at < _LINE_EVERY_S:
+            return
+        self._printed_at = now
+        where = f"epoch {step.epoch + 1}/{state.num_epochs}"
+        numbers = f"loss {_number(step.loss)}  {self._speed.samples_per_s:,.0f} samples/s"
+        if self._progress is not None and self._task is not None:
+            self._progress.update(self._task, completed=step.step, description=where, numbers=numbers)
+        else:
+            left = _duration((state.last_step - step.step) * self._speed.step_s)
+            self._line(f"{where}  step {step.step}/{state.last_step}  {numbers}  {left} left")
+
+    def _epoch(self, ended: EpochEnded, state: RunState) -> None:
+        speed = ended.samples / ended.seconds if ended.seconds else 0.0
+        scores = state.scores if state.scores_step == ended.step else {}
+        self._line(
+            f"epoch {ended.epoch + 1}/{state.num_epochs} done in {_duration(ended.seconds)}: "
+            f"loss {_number(ended.loss)}, {speed:,.0f} samples/s{_scores(scores)}"
+        )
+
+    def _line(self, text: str) -> None:
+        self._console.print(Text(text), soft_wrap=True)
+
+
+class _Speed:
+    """Throughput over the last seconds."""
+
+    def __init__(self) -> None:
+        self._steps: deque[tuple[int, float]] = deque()
+        self._samples = 0
+        self._seconds = 0.0
+
+    def add(self, samples: int, seconds: float) -> None:
+        self._steps.append((samples, seconds))
+        self._samples += samples
+        self._seconds += seconds
+        while self._seconds > _WINDOW_S and len(self._steps) > 1:
+            old_samples, old_seconds = self._steps.popleft()
+            self._samples -= old_samples
+            self._seconds -= old_seconds
+
+    @property
+    def samples_per_s(self) -> float:
+        return self._samples / self._seconds if self._seconds > 0 else 0.0
+
+    @property
+    def step_s(self) -> float:
+        return self._seconds / len(self._steps) if self._steps else 0.0
+
+
+@contextmanager
+def show_training() -> Iterator[TrainingDisplay]:
+    """Follow a run on this terminal, and sum it up when it ends."""
+    console = _Console()
+    display = TrainingDisplay(console)
+    try:
+        yield display
+    finally:
+        display.close()
+        if display.state.run:
+            _sum_up(console, display.state)
+
+
+def _sum_up(console: Console, state: RunState) -> None:
+    runs_dir: Path = read_environment().runs_dir
+    rows = {"steps": f"{state.step} of {state.last_step}"}
+    if state.training_s:
+        rows["training"] = f"{_duration(state.training_s)}, {state.samples_per_s:,.0f} samples/s"
+    if state.epochs:
+        rows["loss"] = f"{_number(state.epochs[-1].loss)} over epoch {state.epochs[-1].epoch + 1}"
+    if state.scores:
+        rows["held out"] = _scores(state.scores).replace("held-out ", "").lstrip(", ")
+    if state.checkpoint:
+        rows["checkpoint"] = str(runs_dir / state.run / "checkpoints" / state.checkpoint)
+    console.print()
+    console.print(Text(f"{state.run}: {state.ended or 'ended'}", style="bold"), soft_wrap=True)
+    for name, value in rows.items():
+        console.print(Text(f"  {name:<11}{value}"), soft_wrap=True)
+    if state.ended in ("stopped", "failed") and state.checkpoint:
+        console.print(Text(f"  go on with  potluck train --resume --experiment-name {state.run}"), soft_wrap=True)
+
+
+def _scores(scores: dict[str, float | None]) -> str:
+    parts = []
+    for name, value in scores.items():
+        words = name.replace("held_out_", "held-out ")
+        is_share = value is not None and name.endswith("accuracy")
+        parts.append(f"{words} {percent(value) if value is not None and is_share else _number(value)}")
+    return "".join(f", {part}" for part in parts)
+
+
+def _number(value: float | None) -> str:
+    return "not a number" if value is None else f"{value:.4f}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

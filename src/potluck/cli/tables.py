@@ -1,0 +1,60 @@
+"""Tables of runs, for people."""
+
+import time
+
+from rich.table import Table
+
+from potluck.events.runs import RunRow
+
+_WIDE = 110
+_STYLES = {
+    "finished": "green",
+    "running": "bold cyan",
+    "failed": "red",
+    "interrupted": "yellow",
+    "damaged": "red",
+    "stopped": "yellow",
+}
+
+
+def runs_table(rows: list[RunRow], width: int) -> Table:
+    """One line a run; a narrow terminal does without the workload."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("run", overflow="fold")
+    table.add_column("state", no_wrap=True)
+    for heading in ("step", "loss", "accuracy", "samples/s", "updated"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    is_wide = width >= _WIDE
+    for heading in ("model", "dataset") if is_wide else ():
+        table.add_column(heading, no_wrap=True)
+    for row in rows:
+        state = row.state
+        accuracy = state.scores.get("held_out_accuracy")
+        table.add_row(
+            row.folder.name,
+            f"[{_STYLES[row.status]}]{row.status}[/]",
+            f"{state.step}/{state.last_step}" if state.last_step else str(state.step),
+            "" if state.loss is None else f"{state.loss:.4f}",
+            "" if accuracy is None else percent(accuracy),
+            f"{state.samples_per_s:,.0f}",
+            ago(time.time() - state.updated_at) if state.updated_at else "",
+            *_workload(row)[: 2 * is_wide],
+        )
+    return table
+
+
+def _workload(row: RunRow) -> tuple[str, str]:
+    return str(row.settings.get("model", row.settings.get("script", ""))), str(row.settings.get("dataset", ""))
+
+
+def percent(fraction: float) -> str:
+    """0.934 as 93.4 %."""
+    return f"{100 * fraction:.1f} %"
+
+
+def ago(seconds: float) -> str:
+    """A length of time in one unit, rounded down."""
+    for unit, size in (("d", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} ago"
+    return f"{max(0, int(seconds))} s ago"

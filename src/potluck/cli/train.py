@@ -1,0 +1,142 @@
+"""potluck train: train a built-in model on a built-in dataset."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+DATA = "Model and data"
+LENGTH = "Batches and length"
+LEARNING = "Learning"
+DEVICE = "Device and memory"
+RUN = "The run"
+
+
+def _option(*names: str, panel: str, help: str, **more: Any) -> Any:  # noqa: A002  typer's own word
+    return typer.Option(*names, help=help, rich_help_panel=panel, show_default=False, **more)
+
+
+def train(
+    context: typer.Context,
+    model: Annotated[
+        str | None, _option("--model", panel=DATA, help="simple_cnn (default), resnet18, resnet50, bert or gpt2.")
+    ] = None,
+    model_size: Annotated[
+        str | None, _option("--model-size", panel=DATA, help="The model's size, smallest first: tiny, small, base.")
+    ] = None,
+    dataset: Annotated[
+        str | None,
+        _option(
+            "--dataset",
+            panel=DATA,
+            help="cifar10, cifar100, synthetic_image, synthetic_text or text; synthetic data of the model's kind "
+            "by default.",
+        ),
+    ] = None,
+    data_dir: Annotated[
+        Path | None,
+        _option("--data-dir", panel=DATA, help="Where data is kept (./data); for text: your file or folder of .txt."),
+    ] = None,
+    num_samples: Annotated[
+        int | None, _option("--num-samples", panel=DATA, help="Training samples; all of them by default.")
+    ] = None,
+    global_batch: Annotated[
+        int | None, _option("--global-batch", panel=LENGTH, help="Samples a step, over all workers (64).")
+    ] = None,
+    batch_size: Annotated[
+        int | None, _option("--batch-size", panel=LENGTH, help="Samples a step a worker, instead of --global-batch.")
+    ] = None,
+    micro_batch: Annotated[
+        int | None,
+        _option("--micro-batch", panel=DEVICE, help="The most samples at once in memory; the result stays the same."),
+    ] = None,
+    epochs: Annotated[int | None, _option("--epochs", panel=LENGTH, help="Passes over the data (2).")] = None,
+    max_steps: Annotated[
+        int | None, _option("--max-steps", panel=LENGTH, help="End after this many steps, if that is sooner.")
+    ] = None,
+    optimizer: Annotated[
+        str | None, _option("--optimizer", panel=LEARNING, help="sgd (default), adam or adamw.")
+    ] = None,
+    learning_rate: Annotated[
+        float | None,
+        _option("--lr", "--learning-rate", panel=LEARNING, help="0.05 for sgd, 0.001 for the others by default."),
+    ] = None,
+    lr_schedule: Annotated[
+        str | None, _option("--lr-schedule", panel=LEARNING, help="constant (default) or cosine.")
+    ] = None,
+    momentum: Annotated[float | None, _option("--momentum", panel=LEARNING, help="Momentum of sgd (0.9).")] = None,
+    weight_decay: Annotated[float | None, _option("--weight-decay", panel=LEARNING, help="Weight decay (0).")] = None,
+    mixed_precision: Annotated[
+        str | None, _option("--mixed-precision", panel=DEVICE, help="no (default), fp16 or bf16.")
+    ] = None,
+    gradient_checkpointing: Annotated[
+        bool | None,
+        _option(
+            "--gradient-checkpointing/--no-gradient-checkpointing",
+            panel=DEVICE,
+            help="Less memory for more computing.",
+        ),
+    ] = None,
+    device: Annotated[
+        str | None,
+        _option("--device", panel=DEVICE, help="cpu, cuda, cuda:1; a GPU is used by default if there is one."),
+    ] = None,
+    loader_workers: Annotated[
+        int | None, _option("--loader-workers", panel=DEVICE, help="Processes that read data ahead (0).")
+    ] = None,
+    seed: Annotated[
+        int | None, _option("--seed", panel=LEARNING, help="Of the data order and all random draws (0).")
+    ] = None,
+    checkpoint_every: Annotated[
+        int | None,
+        _option("--checkpoint-every", panel=RUN, help="Steps between checkpoints; each epoch ends with one anyway."),
+    ] = None,
+    keep_checkpoints: Annotated[
+        int | None, _option("--keep-checkpoints", panel=RUN, help="How many of the last checkpoints stay (3).")
+    ] = None,
+    experiment_name: Annotated[
+        str | None, _option("--experiment-name", panel=RUN, help="The run's folder under ./experiments.")
+    ] = None,
+    resume: Annotated[
+        bool | None,
+        _option("--resume", panel=RUN, help="Go on with the run of that name (else the newest), with its settings."),
+    ] = None,
+    resume_from: Annotated[
+        Path | None, _option("--resume-from", panel=RUN, help="Begin with the state in this checkpoint file.")
+    ] = None,
+    config: Annotated[
+        Path | None,
+        _option("--config", panel=RUN, help="A YAML file with any of these settings, for example a run's run.yaml."),
+    ] = None,
+) -> None:
+    """Train a built-in model. Ctrl-C stops after the step, saves, and says how to go on."""
+    import logging
+
+    from potluck.cli.display import show_training
+    from potluck.core.environment import read_environment
+    from potluck.core.run_folder import find_run_folder, free_run_name, newest_run_folder
+    from potluck.core.settings import check_resumable, combine, read_recorded_settings, read_settings_file
+
+    # A download is the one thing that takes long before the display is up.
+    logging.basicConfig(format="%(message)s")
+    logging.getLogger("potluck").setLevel(logging.INFO)
+    flags = {name: value for name, value in context.params.items() if value is not None and name != "config"}
+    layers = [{} if config is None else read_settings_file(config), flags]
+    environment = read_environment()
+    asked, recorded = combine(*layers), None
+    if asked.resume:
+        name = asked.experiment_name
+        folder = find_run_folder(environment.runs_dir, name) if name else newest_run_folder(environment.runs_dir)
+        values = read_recorded_settings(folder.settings_file)
+        asked, recorded = combine(values, *layers, {"experiment_name": folder.name}), combine(values)
+
+    with show_training() as display:
+        from potluck.workloads.trainer import complete, train
+
+        settings = complete(asked, data_dir=environment.data_dir)
+        if recorded is not None:
+            check_resumable(recorded, settings, str(settings.experiment_name))
+        if settings.experiment_name is None:
+            stem = f"{settings.model}-{settings.dataset}"
+            settings = settings.model_copy(update={"experiment_name": free_run_name(environment.runs_dir, stem)})
+        train(settings, runs_dir=environment.runs_dir, watch=display)

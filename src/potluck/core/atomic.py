@@ -1,0 +1,60 @@
+"""Files that are either the old content or the new one, never half of it."""
+
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+TEMPORARY_SUFFIX = ".tmp"
+
+
+@contextmanager
+def replacing(path: Path) -> "Iterator[IO[bytes]]":
+    """Open a temporary neighbour for writing; on success sync it and rename it to path."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    try:
+        with temporary.open("wb+") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+        sync_folder(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def clear_leftovers(folder: Path) -> None:
+    """Remove what processes that no longer live were writing here."""
+    for leftover in folder.glob(f".*{TEMPORARY_SUFFIX}"):
+        process = leftover.name.removesuffix(TEMPORARY_SUFFIX).rsplit(".", 1)[-1]
+        if not (process.isdigit() and _is_alive(int(process))):
+            leftover.unlink(missing_ok=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, and alive
+    return True
+
+
+def write_text(path: Path, text: str) -> None:
+    """Replace a small file's content."""
+    with replacing(path) as file:
+        file.write(text.encode())
+
+
+def sync_folder(folder: Path) -> None:
+    """Make renames in the folder survive a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

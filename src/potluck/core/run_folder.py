@@ -1,0 +1,98 @@
+"""The folder of a run: where each kind of file lives, and how a new one is claimed."""
+
+import re
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+
+from potluck.core.errors import RunFolderError, did_you_mean
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """experiments/<name>/ with run.yaml, events/, logs/ and checkpoints/."""
+
+    path: Path
+
+    @property
+    def name(self) -> str:
+        return self.path.name
+
+    @property
+    def settings_file(self) -> Path:
+        return self.path / "run.yaml"
+
+    @property
+    def checkpoints_dir(self) -> Path:
+        return self.path / "checkpoints"
+
+    def event_file(self, machine: str, worker: int) -> Path:
+        return self.path / "events" / f"{machine}-{worker}.jsonl"
+
+    def event_files(self) -> list[Path]:
+        return sorted((self.path / "events").glob("*.jsonl"))
+
+    def metrics_file(self, worker: int) -> Path:
+        return self.path / "logs" / f"rank_{worker}_metrics.json"
+
+
+def create_run_folder(runs_dir: Path, name: str) -> RunFolder:
+    """Claim a new folder under that name."""
+    folder = RunFolder(runs_dir / check_run_name(name))
+    try:
+        folder.path.mkdir(parents=True)
+    except OSError as error:
+        if folder.path.is_dir():
+            raise RunFolderError(
+                f"{folder.path} already holds a run",
+                fix="continue it with --resume (in a script: resume=True), or choose another name",
+            ) from None
+        raise RunFolderError(
+            f"{folder.path.absolute()} cannot be made: {error.strerror}",
+            fix="change to a folder that you may write to, or name one with POTLUCK_RUNS_DIR",
+        ) from None
+    return folder
+
+
+def free_run_name(runs_dir: Path, stem: str) -> str:
+    """<stem>-1, or the next number that no folder has."""
+    return next(name for number in count(1) if not (runs_dir / (name := f"{stem}-{number}")).exists())
+
+
+def find_run_folder(runs_dir: Path, name: str) -> RunFolder:
+    """The folder of an existing run."""
+    folder = RunFolder(runs_dir / check_run_name(name))
+    if not folder.settings_file.is_file():
+        known = [run.name for run in run_folders(runs_dir)]
+        raise RunFolderError(
+            f"there is no run {name!r} in {runs_dir.absolute()}",
+            fix=did_you_mean(name, known) if known else "leave --resume out to start one",
+        )
+    return folder
+
+
+def newest_run_folder(runs_dir: Path) -> RunFolder:
+    """The run whose events changed last."""
+    runs = run_folders(runs_dir)
+    if not runs:
+        raise RunFolderError(
+            f"there is no run in {runs_dir.absolute()} to resume", fix="leave --resume out to start one"
+        )
+    return max(runs, key=lambda run: max((file.stat().st_mtime for file in run.event_files()), default=0.0))
+
+
+def run_folders(runs_dir: Path) -> list[RunFolder]:
+    """All runs in a folder, by name."""
+    return [RunFolder(file.parent) for file in sorted(runs_dir.glob("*/run.yaml"))]
+
+
+def check_run_name(name: str) -> str:
+    """The name, if it can be one folder and nothing else."""
+    if not _NAME.fullmatch(name):
+        raise RunFolderError(
+            f"{name!r} cannot name a run",
+            fix="use letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them",
+        )
+    return name

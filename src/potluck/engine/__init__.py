@@ -1,0 +1,1 @@
+"""Training: the run, its data position, gradient weighting, commit, checkpoints."""

@@ -1,0 +1,57 @@
+"""Exact means over a dataset, whatever the batches and the split."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from potluck.core.errors import UsageError
+from potluck.engine.fetching import Collate, Samples, to_device
+from potluck.engine.group import Group
+
+Measure: TypeAlias = Callable[..., Mapping[str, Tensor]]
+
+
+def evaluate(
+    dataset: Dataset[Any],
+    measure: Measure,
+    *,
+    group: Group,
+    device: torch.device,
+    batch: int,
+    seed: int,
+    collate: Collate | None,
+) -> dict[str, float]:
+    """The mean of every value that `measure` returns for the dataset's samples.
+
+    Sums and counts are added over batches and workers in float64, then divided: no padding, no mean of means.
+    """
+    samples = Samples(dataset, seed, collate)
+    mine = group.part_of(len(dataset))  # type: ignore[arg-type]
+    totals: dict[str, list[float]] = {}
+    for start in range(mine.start, mine.stop, batch):
+        indices = list(mine[start - mine.start : start - mine.start + batch])
+        values = measure(*arguments(to_device(samples[0, indices], device)))
+        for name, value in values.items():
+            total = totals.setdefault(name, [0.0, 0.0])
+            for index, number in enumerate(_sum_and_count(name, value)):
+                total[index] += number
+    names = sorted(totals)
+    sums = group.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64))
+    return {name: (total / count).item() for name, (total, count) in zip(names, sums, strict=True)}
+
+
+def arguments(batch: Any) -> tuple[Any, ...]:
+    """A batch as the arguments of a function: a tuple or list is spread."""
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _sum_and_count(name: str, value: Tensor) -> tuple[float, int]:
+    if value.dim() == 0:
+        raise UsageError(
+            f"the measure {name!r} is one number for a whole batch; a mean of means is not exact",
+            fix="return one value a sample, for example cross_entropy(output, targets, reduction='none')",
+        )
+    return value.sum(dtype=torch.float64).item(), value.numel()

@@ -1,0 +1,78 @@
+"""The training loader: this worker's part of every step, in micro-batches that fit."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+from potluck.engine.fetching import FetchAhead, Fetcher, FetchNow, Samples, to_device
+from potluck.engine.group import Group
+from potluck.engine.position import DataOrder, Slice, cut
+from potluck.engine.progress import Progress
+from potluck.engine.seeding import seed_all
+from potluck.engine.step import Step
+
+
+class SharedLoader:
+    """Iterating it once is one epoch, from wherever the committed step stands."""
+
+    def __init__(
+        self,
+        samples: Samples,
+        order: DataOrder,
+        *,
+        group: Group,
+        progress: Progress,
+        device: torch.device,
+        micro_batch: int | None,
+        num_workers: int,
+    ) -> None:
+        self.order = order
+        self._group = group
+        self._progress = progress
+        self._device = device
+        self._micro_batch = micro_batch
+        self._fetcher: Fetcher = (
+            FetchAhead(
+                samples, order, num_workers=num_workers, upcoming=self._upcoming, pin_memory=device.type == "cuda"
+            )
+            if num_workers
+            else FetchNow(samples, order)
+        )
+
+    def __len__(self) -> int:
+        """Steps in an epoch."""
+        return self.order.steps_per_epoch
+
+    def __iter__(self) -> Iterator[Any]:
+        progress, order = self._progress, self.order
+        epoch = order.epoch_of(progress.step)
+        end = min((epoch + 1) * order.steps_per_epoch, progress.last_step)
+        progress.begin_epoch()
+        while progress.step < end:
+            number = progress.step
+            batch_size = order.batch_of(number)
+            pieces = cut(self._group.begin(number, batch_size), self._micro_batch)
+            step = Step(number=number, epoch=epoch, global_batch=batch_size, num_micro_batches=len(pieces))
+            progress.begin_step(step)
+            for piece in pieces:
+                batch = to_device(self._fetcher.fetch(piece), self._device)
+                # Dropout and the like draw the same numbers when the step is retried or resumed.
+                seed_all(self._device, order.seed, number, piece.start)
+                step.hand_out(piece.num_samples)
+                yield batch
+            step.finish()
+            progress.end_step()
+
+    def close(self) -> None:
+        self._fetcher.close()
+
+    def _upcoming(self, first: Slice) -> Iterator[Slice]:
+        """The pieces expected from this one on, if the split stays as it is."""
+        pieces = self._expected(first.step)
+        yield from pieces[pieces.index(first) :] if first in pieces else [first]
+        for number in range(first.step + 1, self._progress.last_step):
+            yield from self._expected(number)
+
+    def _expected(self, step: int) -> list[Slice]:
+        return cut(self._group.expect(step, self.order.batch_of(step)), self._micro_batch)

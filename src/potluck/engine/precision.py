@@ -1,0 +1,80 @@
+"""Mixed precision: autocast in forward, one loss scale for all workers."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from potluck.core.errors import SettingsError, did_you_mean
+
+DTYPES: dict[str, torch.dtype | None] = {"no": None, "fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Precision:
+    """What `mixed_precision` means on one device.
+
+    The gradients are unscaled after they are summed over all workers, so every worker sees the same overflow, takes
+    the same decision, and the scale stays one.
+    """
+
+    def __init__(self, name: str, device: torch.device) -> None:
+        if name not in DTYPES:
+            raise SettingsError(f"mixed_precision cannot be {name!r}", fix=did_you_mean(name, DTYPES))
+        self.name = name
+        self._dtype = DTYPES[name]
+        self._device = device
+        self._scaler = torch.amp.GradScaler(device.type) if name == "fp16" else None
+
+    def forward_context(self) -> AbstractContextManager[Any]:
+        """The context that a forward pass runs in."""
+        if self._dtype is None:
+            return nullcontext()
+        return torch.autocast(self._device.type, dtype=self._dtype)
+
+    def full(self, output: Any) -> Any:
+        """A model's output in float32, so that the loss is computed exactly."""
+        return output if self._dtype is None else _to_float32(output)
+
+    def scale(self, loss: Tensor) -> Tensor:
+        return loss if self._scaler is None else self._scaler.scale(loss)
+
+    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
+        if self._scaler is not None:
+            self._scaler.unscale_(optimizer)
+
+    def step(self, optimizer: torch.optim.Optimizer) -> bool:
+        """Step the optimizer; False if gradients overflowed, the scale was lowered and nothing changed."""
+        if self._scaler is None:
+            optimizer.step()
+            return True
+        before = self._scaler.get_scale()
+        self._scaler.step(optimizer)
+        self._scaler.update()
+        return self._scaler.get_scale() >= before
+
+    def reset(self) -> None:
+        """Forget what a spoiled step left behind."""
+        if self._scaler is not None:
+            self._scaler.update(self._scaler.get_scale())
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self._scaler is None else self._scaler.state_dict()
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        if self._scaler is not None and state:
+            self._scaler.load_state_dict(state)
+
+
+def _to_float32(output: Any) -> Any:
+    match output:
+        case Tensor() if output.dtype in (torch.float16, torch.bfloat16):
+            return output.float()
+        case dict():  # also transformers' outputs, which are dicts of their own class
+            for key, value in output.items():
+                output[key] = _to_float32(value)
+        case tuple() if hasattr(output, "_fields"):
+            return type(output)(*(_to_float32(value) for value in output))
+        case tuple() | list():
+            return type(output)(_to_float32(value) for value in output)
+    return output

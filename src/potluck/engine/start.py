@@ -1,0 +1,154 @@
+"""Starting a run: its folder, its device, and the state it goes on from."""
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from potluck.core.atomic import write_text
+from potluck.core.environment import read_environment
+from potluck.core.errors import SettingsError
+from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
+from potluck.core.version import __version__
+from potluck.engine.checkpoint_file import read_checkpoint
+from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
+from potluck.engine.device import choose_device
+from potluck.engine.group import Alone
+from potluck.engine.journal import Journal, Watcher
+from potluck.engine.precision import Precision
+from potluck.engine.run import Run
+from potluck.engine.seeding import seed_all
+from potluck.engine.state import check_state
+from potluck.events.log import EventLog, read_records
+from potluck.events.state import replay
+from potluck.events.types import RunResumed, RunStarted
+
+
+def start(
+    name: str | None = None,
+    *,
+    seed: int = 0,
+    device: str | None = None,
+    mixed_precision: str = "no",
+    gradient_checkpointing: bool = False,
+    micro_batch: int | None = None,
+    checkpoint_every: int | None = None,
+    keep_checkpoints: int = 3,
+    resume: bool = False,
+    resume_from: str | Path | None = None,
+    runs_dir: str | Path | None = None,
+    settings: Mapping[str, Any] | None = None,
+    watch: Watcher | None = None,
+) -> Run:
+    """The run that this process was launched in, or a run of one.
+
+    name: the run's folder under runs_dir (./experiments); without one, the script's name and a free number.
+    seed: of the data order and of every random draw inside the training loop.
+    micro_batch: the most samples that go through the model at once; None means a step's whole part.
+    checkpoint_every: steps between checkpoints inside an epoch; every epoch ends with one anyway.
+    resume: go on from the newest whole checkpoint of the run of that name, if it has one.
+    resume_from: begin with the state in this checkpoint file.
+    settings: what run.yaml records; without it, these arguments.
+    watch: called with every event and the state after it; without it, notices go to stderr.
+    """
+    for argument, value in {
+        "micro_batch": micro_batch,
+        "checkpoint_every": checkpoint_every,
+        "keep_checkpoints": keep_checkpoints,
+    }.items():
+        if value is not None and value < 1:
+            raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
+    environment = read_environment()
+    chosen = choose_device(device)
+    if chosen.type != "cpu" and chosen.index is not None:
+        torch.accelerator.set_device_index(chosen.index)  # random generators and streams are those of the current one
+    precision = Precision(mixed_precision, chosen)
+    group = Alone()
+    folder = _claim_folder(environment.runs_dir if runs_dir is None else Path(runs_dir), name, resume=resume)
+    recorded = settings or {
+        "script": sys.argv[0],
+        "seed": seed,
+        "device": str(chosen),
+        "mixed_precision": mixed_precision,
+        "gradient_checkpointing": gradient_checkpointing,
+        "micro_batch": micro_batch,
+    }
+
+    def record_settings() -> None:
+        write_text(folder.settings_file, yaml.safe_dump(dict(recorded), sort_keys=False))
+
+    log = EventLog(folder.event_file(environment.machine, group.worker))
+    try:
+        if not folder.settings_file.exists():  # a resumed run's settings change when it is sure to go on
+            record_settings()
+        journal = Journal(log, folder.metrics_file(group.worker), [] if watch is None else [watch])
+        journal.emit(
+            RunStarted(
+                run=folder.name,
+                machine=environment.machine,
+                worker=group.worker,
+                process_id=os.getpid(),
+                device=str(chosen),
+                mixed_precision=mixed_precision,
+                versions={"potluck": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
+            )
+        )
+        restored = _restore(folder, journal, resume=resume, resume_from=resume_from)
+    except BaseException:
+        log.close()
+        raise
+    seed_all(chosen, seed)
+    return Run(
+        folder,
+        journal=journal,
+        group=group,
+        device=chosen,
+        precision=precision,
+        writer=CheckpointWriter(folder.checkpoints_dir, keep=keep_checkpoints),
+        seed=seed,
+        gradient_checkpointing=gradient_checkpointing,
+        micro_batch=micro_batch,
+        checkpoint_every=checkpoint_every,
+        restored=restored,
+        record_settings=record_settings,
+    )
+
+
+def _claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder:
+    if name is None:
+        if resume:
+            raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
+        name = free_run_name(runs_dir, Path(sys.argv[0]).stem or "run")
+    folder = RunFolder(runs_dir / check_run_name(name))
+    is_there = folder.path.is_dir()
+    if is_there and (resume or not _has_trained(folder)):
+        return folder
+    return create_run_folder(runs_dir, name)
+
+
+def _has_trained(folder: RunFolder) -> bool:
+    """Whether anything would be lost or mixed up if another run began here."""
+    if checkpoint_files(folder.checkpoints_dir):
+        return True
+    return any(replay(read_records(file)).step > 0 for file in folder.event_files())
+
+
+def _restore(
+    folder: RunFolder, journal: Journal, *, resume: bool, resume_from: str | Path | None
+) -> dict[str, Any] | None:
+    path = newest_whole(folder.checkpoints_dir, journal.say) if resume else None
+    if path is None and resume_from is not None:
+        path = Path(resume_from)
+    if path is None:
+        if resume:
+            journal.say(f"{folder.path} has no whole checkpoint: training begins at step 0")
+        return None
+    state = check_state(read_checkpoint(path), str(path))
+    journal.emit(RunResumed(step=int(state["step"]), checkpoint=path.name))
+    journal.say(f"going on after step {state['step']} from {path}")
+    return state

@@ -1,0 +1,154 @@
+"""What a worker's events add up to: a pure function from (state, record) to state."""
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from potluck.events.types import (
+    CheckpointSaved,
+    EpochEnded,
+    Evaluated,
+    MetricsLogged,
+    ModelPrepared,
+    Record,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StepCommitted,
+    TrainingBegan,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EpochRow:
+    """One finished epoch."""
+
+    epoch: int
+    step: int
+    loss: float | None
+    samples: int
+    seconds: float
+    scores: dict[str, float | None] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunState:
+    """One worker's view of its run after the events read so far."""
+
+    run: str = ""
+    machine: str = ""
+    worker: int = 0
+    device: str = ""
+    mixed_precision: str = "no"
+    versions: dict[str, str] = field(default_factory=dict)
+    num_parameters: int = 0
+    started_at: float = 0.0
+    updated_at: float = 0.0
+    num_samples: int = 0
+    global_batch: int = 0
+    steps_per_epoch: int = 0
+    num_epochs: int = 0
+    last_step: int = 0
+    step: int = 0
+    loss: float | None = None
+    scores: dict[str, float | None] = field(default_factory=dict)
+    """The latest evaluations, as <name>_<metric>, all made at scores_step."""
+    scores_step: int = -1
+    metrics: dict[str, float | None] = field(default_factory=dict)
+    epochs: tuple[EpochRow, ...] = ()
+    checkpoint: str = ""
+    """The newest checkpoint that this run saved."""
+    resumed_from: str = ""
+    times_resumed: int = 0
+    skipped_steps: int = 0
+    samples_seen: int = 0
+    """Samples of committed steps, repeated ones counted each time: the base of the throughput."""
+    training_s: float = 0.0
+    """Seconds spent in committed steps."""
+    ended: str = ""
+    """finished, stopped or failed; empty while the process lives or if it was killed."""
+    message: str = ""
+
+    @property
+    def epoch(self) -> int:
+        """Epochs that are complete."""
+        return self.step // self.steps_per_epoch if self.steps_per_epoch else 0
+
+    @property
+    def samples_per_s(self) -> float:
+        """Mean throughput over all committed steps."""
+        return self.samples_seen / self.training_s if self.training_s else 0.0
+
+
+def apply(state: RunState, record: Record) -> RunState:
+    """The state after one more event."""
+    changes = _changes(state, record)
+    return replace(state, updated_at=record.time, **changes)
+
+
+def replay(records: "Iterable[Record]") -> RunState:
+    """The state after all of them."""
+    state = RunState()
+    for record in records:
+        state = apply(state, record)
+    return state
+
+
+def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR0911  one return an event type
+    match record.event:
+        case RunStarted(run=run, machine=machine, worker=worker, device=device, versions=versions) as event:
+            return {
+                "run": run,
+                "machine": machine,
+                "worker": worker,
+                "device": device,
+                "mixed_precision": event.mixed_precision,
+                "versions": versions,
+                "started_at": state.started_at or record.time,
+                "ended": "",
+                "message": "",
+            }
+        case RunResumed(step=step, checkpoint=checkpoint):
+            kept = tuple(row for row in state.epochs if row.step <= step)
+            return {
+                "step": step,
+                "resumed_from": checkpoint,
+                "epochs": kept,
+                "times_resumed": state.times_resumed + 1,
+            }
+        case ModelPrepared(num_parameters=num_parameters):
+            return {"num_parameters": num_parameters}
+        case TrainingBegan() as event:
+            return {
+                "num_samples": event.num_samples,
+                "global_batch": event.global_batch,
+                "steps_per_epoch": event.steps_per_epoch,
+                "num_epochs": event.num_epochs,
+                "last_step": event.last_step,
+            }
+        case StepCommitted() as event:
+            return {
+                "step": event.step,
+                "loss": event.loss,
+                "samples_seen": state.samples_seen + event.samples,
+                "training_s": state.training_s + event.seconds,
+                "skipped_steps": state.skipped_steps + event.skipped,
+            }
+        case EpochEnded(epoch=epoch, step=step, samples=samples, loss=loss, seconds=seconds):
+            earlier = tuple(row for row in state.epochs if row.epoch < epoch)
+            scores = state.scores if state.scores_step == step else {}
+            row = EpochRow(epoch=epoch, step=step, loss=loss, samples=samples, seconds=seconds, scores=scores)
+            return {"epochs": (*earlier, row)}
+        case Evaluated(step=step, name=name, values=values):
+            named = {f"{name}_{key}": value for key, value in values.items()}
+            same_step = state.scores if state.scores_step == step else {}
+            return {"scores": {**same_step, **named}, "scores_step": step}
+        case MetricsLogged(values=values):
+            return {"metrics": {**state.metrics, **values}}
+        case CheckpointSaved(file=file):
+            return {"checkpoint": file}
+        case RunEnded(reason=reason, message=message):
+            return {"ended": reason, "message": message}
+    return {}

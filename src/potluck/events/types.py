@@ -1,0 +1,137 @@
+"""The events of a run. A field may be added with a default; none is renamed or removed.
+
+JSON has no infinity and no not-a-number: what a model computes goes through `finite` and is None then.
+"""
+
+import math
+from typing import Literal
+
+import msgspec
+
+
+def finite(value: float | None) -> float | None:
+    """The number, or None where JSON has no word for it."""
+    return value if value is not None and math.isfinite(value) else None
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
+    """Something that happened to one worker of a run."""
+
+
+class RunStarted(Event, frozen=True, tag="run_started"):
+    """A worker process begins. A resumed run has one of these for each process."""
+
+    run: str
+    machine: str
+    worker: int
+    process_id: int
+    device: str
+    mixed_precision: str
+    versions: dict[str, str]
+
+
+class RunResumed(Event, frozen=True, tag="run_resumed"):
+    """State comes from a checkpoint; whatever this file says of later steps did not last."""
+
+    step: int
+    checkpoint: str
+
+
+class ModelPrepared(Event, frozen=True, tag="model_prepared"):
+    """The model is on its device and wrapped."""
+
+    num_parameters: int
+
+
+class TrainingBegan(Event, frozen=True, tag="training_began"):
+    """The length of the work is known."""
+
+    num_samples: int
+    global_batch: int
+    steps_per_epoch: int
+    num_epochs: int
+    last_step: int
+
+
+class StepCommitted(Event, frozen=True, tag="step_committed"):
+    """One optimizer step is done."""
+
+    step: int
+    epoch: int
+    samples: int
+    loss: float | None
+    seconds: float
+    skipped: bool = False  # fp16 gradients overflowed: the scale was lowered and no parameter changed
+
+
+class EpochEnded(Event, frozen=True, tag="epoch_ended"):
+    """Every sample of the epoch has counted once."""
+
+    epoch: int
+    step: int
+    samples: int
+    loss: float | None
+    seconds: float
+
+
+class MetricsLogged(Event, frozen=True, tag="metrics_logged"):
+    """Numbers that the training script wants kept."""
+
+    step: int
+    values: dict[str, float | None]
+
+
+class Evaluated(Event, frozen=True, tag="evaluated"):
+    """Exact means over a dataset."""
+
+    step: int
+    name: str
+    samples: int
+    values: dict[str, float | None]
+    seconds: float
+
+
+class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
+    """A whole checkpoint is on disk under its final name."""
+
+    step: int
+    file: str
+    num_bytes: int
+    seconds: float
+
+
+class Notice(Event, frozen=True, tag="notice"):
+    """One line that a person should read."""
+
+    text: str
+
+
+class RunEnded(Event, frozen=True, tag="run_ended"):
+    """The worker process ends in an orderly way."""
+
+    reason: Literal["finished", "stopped", "failed"]
+    step: int
+    message: str = ""
+
+
+AnyEvent = (
+    RunStarted
+    | RunResumed
+    | ModelPrepared
+    | TrainingBegan
+    | StepCommitted
+    | EpochEnded
+    | MetricsLogged
+    | Evaluated
+    | CheckpointSaved
+    | Notice
+    | RunEnded
+)
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """One line of an event file."""
+
+    sequence: int
+    time: float  # this machine's clock, seconds since 1970
+    event: AnyEvent

@@ -1,0 +1,1 @@
+"""Models and datasets that come with Potluck, and the built-in trainer."""

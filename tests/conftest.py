@@ -1,0 +1,69 @@
+"""No test may leave anything behind: processes, threads, environment, folder, signal handlers, torch's settings."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+SETTLE_S = 3.0
+SET_BY_OTHERS = ("PYTEST_", "TORCHINDUCTOR_")
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_behind(request):
+    before = _world()
+    yield
+    deadline = time.monotonic() + SETTLE_S
+    while (left := _difference(before, _world())) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    if left:
+        pytest.fail(f"{request.node.nodeid} leaves behind: {'; '.join(left)}", pytrace=False)
+
+
+@pytest.fixture
+def workplace(tmp_path, monkeypatch):
+    """A folder of its own as the current one, with nothing from the outside environment."""
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith("POTLUCK_")]:
+        monkeypatch.delenv(name)
+    return tmp_path
+
+
+def _world():
+    world = {
+        "processes": _children(),
+        "threads": {
+            thread.name
+            for thread in threading.enumerate()
+            if not thread.name.startswith(("pytest_timeout", "MainThread"))
+        },
+        "environment": {f"{name}={value}" for name, value in os.environ.items() if not name.startswith(SET_BY_OTHERS)},
+        "folder": {str(Path.cwd())},
+        "signals": {str(signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)},
+    }
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        world["torch"] = {f"dtype {torch.get_default_dtype()}", f"gradients {torch.is_grad_enabled()}"}
+    return world
+
+
+def _difference(before, after):
+    return [f"{kind}: {sorted(new)}" for kind in before if (new := after[kind] - before[kind])]
+
+
+def _children():
+    """This process's children, but for the trackers that Python itself keeps for the whole session."""
+    found = set()
+    for task in Path("/proc/self/task").glob("*/children"):
+        for pid in task.read_text().split():
+            try:
+                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+            except OSError:
+                continue
+            if "resource_tracker" not in command:
+                found.add(f"{pid} {command.strip()[:100]}")
+    return found

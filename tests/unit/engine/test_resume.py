@@ -1,0 +1,77 @@
+"""Law: a run that stops anywhere and goes on gives the parameters of one that never stopped."""
+
+import pytest
+import torch
+
+import potluck
+from tests.training import largest_difference, make_data, make_mlp, make_optimizer, train
+
+POTLUCK = {"data": make_data(50), "global_batch": 8, "epochs": 3}  # 7 steps an epoch, the last of 2 samples
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("at", [1, 5, 7, 10, 14, 20])
+def test_a_run_in_two_parts_is_bit_identical(workplace, at, optimizer):
+    whole, _ = train("whole", model=make_mlp(dropout=0.3), optimizer=optimizer, **POTLUCK)
+    train("parts", model=make_mlp(dropout=0.3), optimizer=optimizer, max_steps=at, **POTLUCK)
+    parts, step = train("parts", model=make_mlp(dropout=0.3), optimizer=optimizer, resume=True, **POTLUCK)
+    assert step == 21
+    assert largest_difference(whole, parts) == 0
+
+
+def test_fp16_resumes_with_its_scale(workplace):
+    data = make_data(48, dtype=torch.float32)
+
+    def train_half(name, **options):
+        return train(name, model=make_mlp(torch.float32), data=data, mixed_precision="fp16", epochs=3, **options)[0]
+
+    whole = train_half("whole")
+    train_half("parts", max_steps=7)
+    assert largest_difference(whole, train_half("parts", resume=True)) == 0
+
+
+def test_a_schedule_resumes_where_it_was(workplace):
+    def train_with_schedule(name, **options):
+        model = make_mlp()
+        inner = make_optimizer("sgd", model)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(inner, T_max=14)
+        rates = []
+        with potluck.start(name, device="cpu", resume=options.pop("resume", False), checkpoint_every=1) as run:
+            prepared, optimizer, scheduler = run.prepare(model, inner, schedule)
+            loader = run.loader(make_data(50), global_batch=8)
+            for _ in run.epochs(2, **options):
+                for inputs, targets in loader:
+                    run.backward(torch.nn.functional.cross_entropy(prepared(inputs), targets))
+                    optimizer.step()
+                    scheduler.step()
+                    optimizer.zero_grad()
+                    rates.append(inner.param_groups[0]["lr"])
+        return rates
+
+    whole = train_with_schedule("whole")
+    parts = train_with_schedule("parts", max_steps=4) + train_with_schedule("parts", resume=True)
+    assert whole == parts
+
+
+def test_a_run_can_begin_from_another_runs_checkpoint(workplace):
+    whole, _ = train("whole", **POTLUCK)
+    train("source", max_steps=10, **POTLUCK)
+    [path] = (workplace / "experiments" / "source" / "checkpoints").glob("*_step_10.pth")
+    found, _ = train("target", resume_from=path, **POTLUCK)
+    assert largest_difference(whole, found) == 0
+
+
+def test_a_damaged_checkpoint_is_skipped_with_a_word(workplace, capfd):
+    whole, _ = train("whole", **POTLUCK)
+    train("parts", checkpoint_every=2, max_steps=9, **POTLUCK)
+    folder = workplace / "experiments" / "parts" / "checkpoints"
+    newest = folder / "model_epoch_2_step_9.pth"
+    content = bytearray(newest.read_bytes())
+    content[len(content) // 2] ^= 1
+    newest.write_bytes(content)
+    capfd.readouterr()
+    parts, _ = train("parts", resume=True, **POTLUCK)
+    said = capfd.readouterr().err
+    assert "model_epoch_2_step_9.pth is damaged: its checksum does not match: skipped" in said
+    assert "going on after step 8" in said
+    assert largest_difference(whole, parts) == 0

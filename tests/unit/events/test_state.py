@@ -1,0 +1,66 @@
+from potluck.events.state import replay
+from potluck.events.summary import summarise
+from potluck.events.types import (
+    EpochEnded,
+    Evaluated,
+    Record,
+    RunEnded,
+    RunResumed,
+    RunStarted,
+    StepCommitted,
+    TrainingBegan,
+)
+
+STARTED = RunStarted(run="r", machine="rosa", worker=0, process_id=1, device="cpu", mixed_precision="no", versions={})
+BEGAN = TrainingBegan(num_samples=4, global_batch=2, steps_per_epoch=2, num_epochs=3, last_step=6)
+
+
+def step(number, loss=1.0):
+    return StepCommitted(step=number, epoch=(number - 1) // 2, samples=2, loss=loss, seconds=0.5)
+
+
+def ended(epoch):
+    return EpochEnded(epoch=epoch, step=2 * (epoch + 1), samples=4, loss=0.5, seconds=1.0)
+
+
+def scored(at, accuracy):
+    return Evaluated(step=at, name="held_out", samples=9, values={"accuracy": accuracy}, seconds=0.1)
+
+
+def state_after(*events):
+    return replay(Record(sequence=n, time=float(n), event=event) for n, event in enumerate(events))
+
+
+def test_steps_epochs_and_scores_add_up():
+    state = state_after(STARTED, BEGAN, step(1), step(2), scored(2, 0.25), ended(0), step(3, loss=0.75))
+    assert (state.step, state.epoch, state.loss, state.samples_per_s) == (3, 1, 0.75, 4.0)
+    assert state.epochs[0].scores == {"held_out_accuracy": 0.25}
+    assert state.ended == ""
+
+
+def test_what_a_resume_undid_does_not_count():
+    state = state_after(
+        STARTED,
+        BEGAN,
+        step(1),
+        step(2),
+        ended(0),
+        step(3),
+        step(4),
+        ended(1),
+        STARTED,
+        RunResumed(step=3, checkpoint="c"),
+    )
+    assert (state.step, state.epoch, state.times_resumed) == (3, 1, 1)
+    assert [row.epoch for row in state.epochs] == [0]
+
+
+def test_a_restarted_run_is_running_again():
+    state = state_after(STARTED, RunEnded(reason="stopped", step=0), STARTED)
+    assert state.ended == ""
+    assert summarise(state)["state"] == "running"
+
+
+def test_the_summary_counts_epochs_from_one():
+    rows = summarise(state_after(STARTED, BEGAN, step(1), step(2), scored(2, 0.5), ended(0)))["epochs"]
+    assert [(row["epoch"], row["held_out_accuracy"], row["samples_per_s"]) for row in rows] == [(1, 0.5, 4.0)]
