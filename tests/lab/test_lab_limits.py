@@ -19,9 +19,9 @@ while True:
         count += 1
     print(time.monotonic(), count)
 """
-TURN_S = 0.4
-SETTLE_S = 0.05
-NUM_TURNS = 10
+TURN_S = 0.12
+SETTLE_S = 0.03
+NUM_TURNS = 32
 WHOLE_CORES = 2.0
 
 GREEDY = """
