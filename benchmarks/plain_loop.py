@@ -2,19 +2,29 @@
 
     python -m benchmarks.plain_loop --json
 
-Both run as processes of their own, one after the other, in turns; a step is the time between two optimizer steps. The
-hand-written loop gathers whole batches from the dataset's memory, which is the quickest that a plain script can do.
+Both train in one process and take turns step by step, so that whatever else the machine does weighs on both alike: when
+Potluck has committed a step, the plain loop does one. Potluck's time includes its events and the plain display. The
+plain loop gathers whole batches from memory, the quickest that a script can do.
 """
 
 import argparse
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from potluck.cli.display import TrainingDisplay
+from potluck.core.settings import TrainSettings, make_settings
+from potluck.events.state import RunState
+from potluck.events.types import Record, StepCommitted
+from potluck.workloads.datasets import DataOptions, load_dataset
+from potluck.workloads.models import build_model, find_model
+from potluck.workloads.trainer import complete, train
 
 WARM_UP_STEPS = 10
 SEED = 0
@@ -25,92 +35,90 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="simple_cnn")
     parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=100, help="steps a round")
-    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--steps", type=int, default=300)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--as-plain-loop", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.as_plain_loop:
-        print(json.dumps(train_plainly(options)))
-        return
-    seconds: dict[str, list[float]] = {"plain": [], "potluck": []}
-    ratios = []
-    for number in range(options.rounds):
-        measured = {}
-        for kind in ("plain", "potluck") if number % 2 == 0 else ("potluck", "plain"):
-            measured[kind] = (run_plain if kind == "plain" else run_potluck)(options)
-            seconds[kind] += measured[kind]
-        ratios.append(statistics.median(measured["potluck"]) / statistics.median(measured["plain"]))
-    medians = {kind: statistics.median(values) for kind, values in seconds.items()}
-    ratio = medians["potluck"] / medians["plain"]
-    print(
-        f"{options.model}, batch {options.batch}, {options.threads} threads, {options.rounds} x {options.steps} steps"
-    )
-    for kind, median in medians.items():
-        low, *_, high = statistics.quantiles(seconds[kind], n=10)
-        print(f"  {kind:8} median step {median * 1e3:7.2f} ms   (10 % below {low * 1e3:.2f}, above {high * 1e3:.2f})")
-    print(f"  ratio    {ratio:.4f}   (rounds: {', '.join(f'{each:.3f}' for each in ratios)})")
-    if options.json:
-        print(json.dumps({**{f"{kind}_step_s": median for kind, median in medians.items()}, "step_ratio": ratio}))
-
-
-def run_plain(options: argparse.Namespace) -> list[float]:
-    """Step times of the hand-written loop in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.plain_loop", "--as-plain-loop"]
-    for name in ("model", "batch", "steps", "threads"):
-        command += [f"--{name}", str(getattr(options, name))]
-    done = subprocess.run(command, env=environment(options), capture_output=True, text=True, check=True)
-    return [float(each) for each in json.loads(done.stdout)]
-
-
-def run_potluck(options: argparse.Namespace) -> list[float]:
-    """Step times of `potluck train`, from the events that it wrote."""
+    torch.set_num_threads(options.threads)
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-c", "from potluck.cli import main; main()", "train", "--experiment-name", "run"]
-        command += ["--model", options.model, "--device", "cpu", "--seed", str(SEED), "--epochs", "1"]
-        command += ["--global-batch", str(options.batch), "--num-samples", str(options.batch * options.steps)]
-        subprocess.run(command, env=environment(options), cwd=folder, capture_output=True, check=True)
-        [events] = Path(folder, "experiments", "run", "events").iterdir()
-        records = [json.loads(line)["event"] for line in events.read_text().splitlines()]
-    steps = [record["seconds"] for record in records if record["type"] == "step_committed"]
-    return steps[WARM_UP_STEPS:]
-
-
-def train_plainly(options: argparse.Namespace) -> list[float]:
-    """What somebody writes without Potluck; returns the time of each step."""
-    import torch  # noqa: PLC0415
-
-    from potluck.workloads.datasets import DataOptions, load_dataset  # noqa: PLC0415
-    from potluck.workloads.models import build_model, find_model  # noqa: PLC0415
-
-    spec = find_model(options.model)
-    num_samples = options.batch * options.steps
-    splits = load_dataset(
-        f"synthetic_{spec.reads}", DataOptions(data_dir=Path("data"), num_samples=num_samples, seed=SEED)
+        settings = complete(
+            make_settings(
+                {
+                    "model": options.model,
+                    "num_samples": options.batch * options.steps,
+                    "global_batch": options.batch,
+                    "epochs": 1,
+                    "device": "cpu",
+                    "seed": SEED,
+                    "experiment_name": "run",
+                }
+            ),
+            data_dir=Path(folder),
+        )
+        turns = Turns(train_plainly(settings))
+        train(settings, runs_dir=Path(folder), watch=turns)
+    pairs = list(zip(turns.potluck_s, turns.plain_s, strict=False))[WARM_UP_STEPS:]
+    potluck, plain = (statistics.median(each) for each in zip(*pairs, strict=True))
+    by_pair = statistics.quantiles((mine / theirs for mine, theirs in pairs), n=4)
+    print(f"{options.model}, batch {options.batch}, {options.threads} threads, {len(pairs)} steps each, in turns")
+    print(f"  plain loop     median step {plain * 1e3:7.2f} ms")
+    print(f"  potluck train  median step {potluck * 1e3:7.2f} ms")
+    print(
+        f"  ratio of medians {potluck / plain:.4f}; pair by pair {by_pair[1]:.4f} (half of them {by_pair[0]:.3f} to {by_pair[2]:.3f})"
     )
-    torch.manual_seed(SEED)
-    model = build_model(options.model, None, splits)
+    if options.json:
+        print(
+            json.dumps(
+                {
+                    "plain_step_s": plain,
+                    "potluck_step_s": potluck,
+                    "step_ratio": potluck / plain,
+                    "pair_ratio": by_pair[1],
+                }
+            )
+        )
+
+
+class Turns:
+    """Watches Potluck's steps; after each, lets the plain loop make one, and times both."""
+
+    def __init__(self, plain: Iterator[None]) -> None:
+        self.potluck_s: list[float] = []
+        self.plain_s: list[float] = []
+        self._plain = plain
+        self._display = TrainingDisplay(Console(quiet=True, force_terminal=False))
+        self._since = time.monotonic()
+
+    def __call__(self, record: Record, state: RunState) -> None:
+        self._display(record, state)
+        if not isinstance(record.event, StepCommitted):
+            return
+        committed = time.monotonic()
+        self.potluck_s.append(committed - self._since)
+        next(self._plain, None)
+        self._since = time.monotonic()
+        self.plain_s.append(self._since - committed)
+
+
+def train_plainly(settings: TrainSettings) -> Iterator[None]:
+    """What somebody writes without Potluck, a step at a time."""
+    assert settings.dataset is not None
+    assert settings.data_dir is not None
+    assert settings.global_batch is not None
+    spec = find_model(settings.model)
+    options = DataOptions(data_dir=settings.data_dir, num_samples=settings.num_samples, seed=SEED)
+    splits = load_dataset(settings.dataset, options)
+    model = build_model(settings.model, settings.model_size, splits)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     dataset = spec.task.view(splits.train)
-    order = torch.randperm(num_samples)
-    seconds = []
-    before = time.monotonic()
-    for start in range(0, num_samples, options.batch):
-        batch = dataset.potluck_batch(order[start : start + options.batch])  # type: ignore[attr-defined]
+    order = torch.randperm(len(dataset))  # type: ignore[arg-type]
+    for start in range(0, len(order), settings.global_batch):
+        batch = dataset.potluck_batch(order[start : start + settings.global_batch])  # type: ignore[attr-defined]
         loss, _ = spec.task.loss(model, *batch)
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()
-        now = time.monotonic()
-        seconds.append(now - before)
-        before = now
-    return seconds[WARM_UP_STEPS:]
-
-
-def environment(options: argparse.Namespace) -> dict[str, str]:
-    """The same number of threads for both."""
-    return {**os.environ, "OMP_NUM_THREADS": str(options.threads)}
+        yield
 
 
 if __name__ == "__main__":
