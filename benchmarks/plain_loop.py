@@ -63,9 +63,8 @@ def main() -> None:
     print(f"{options.model}, batch {options.batch}, {options.threads} threads, {len(pairs)} steps each, in turns")
     print(f"  plain loop     median step {plain * 1e3:7.2f} ms")
     print(f"  potluck train  median step {potluck * 1e3:7.2f} ms")
-    print(
-        f"  ratio of medians {potluck / plain:.4f}; pair by pair {by_pair[1]:.4f} (half of them {by_pair[0]:.3f} to {by_pair[2]:.3f})"
-    )
+    print(f"  ratio of medians {potluck / plain:.4f}")
+    print(f"  pair by pair     {by_pair[1]:.4f} (half of the pairs between {by_pair[0]:.3f} and {by_pair[2]:.3f})")
     if options.json:
         print(
             json.dumps(
