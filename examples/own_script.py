@@ -26,4 +26,4 @@ for epoch in run.epochs(5):  # 4
         optimizer.step()
         optimizer.zero_grad()
     scores = run.evaluate(test_set, lambda batch, wanted: {"accuracy": model(batch).argmax(1) == wanted})
-    print(f"epoch {epoch + 1}: held-out accuracy {scores['accuracy']:.3f}")
+    run.print(f"epoch {epoch + 1}: held-out accuracy {scores['accuracy']:.3f}")

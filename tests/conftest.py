@@ -59,11 +59,15 @@ def _children():
     """This process's children, but for the trackers that Python itself keeps for the whole session."""
     found = set()
     for task in Path("/proc/self/task").glob("*/children"):
-        for pid in task.read_text().split():
-            try:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
-            except OSError:
-                continue
-            if "resource_tracker" not in command:
+        for pid in _read(task).split():
+            command = _read(Path(f"/proc/{pid}/cmdline")).replace("\0", " ")
+            if not any(word in command for word in ("resource_tracker", "forkserver")):
                 found.add(f"{pid} {command.strip()[:100]}")
     return found
+
+
+def _read(file):
+    try:
+        return file.read_text()
+    except OSError:  # the thread or process has ended since it was listed
+        return ""

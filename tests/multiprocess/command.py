@@ -1,44 +1,59 @@
 """The `potluck` command as real processes."""
 
+import itertools
 import os
-import subprocess
-import sys
+import signal
 import time
 from pathlib import Path
 
+import torch
+
+from potluck.cli import main
 from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
+from tests.multiprocess import forked
 
 SMALL = ["--model", "simple_cnn", "--model-size", "tiny", "--num-samples", "300", "--global-batch", "16"]
-# One thread: the order of additions, and so the last bit, is then the same in every process.
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+_numbers = itertools.count()
 
 
-def potluck(*arguments, **options):
-    return subprocess.Popen(
-        [sys.executable, "-c", "from potluck.cli import main; main()", *map(str, arguments)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        env=ENVIRONMENT,
-        **options,
-    )
+class Command:
+    """A `potluck` command in a process of its own."""
+
+    def __init__(self, *arguments):
+        self._output = Path.cwd() / f"output-{next(_numbers)}.txt"
+        self._process = forked.start(_run, [list(map(str, arguments))], output=self._output, variables={})
+
+    def signal(self, number):
+        os.kill(self._process.pid, number)
+
+    def wait_for_step(self, run, step, timeout_s=60):
+        """Wait until the run's events show that committed step."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            for path in Path("experiments", run, "events").glob("*.jsonl"):
+                for record in read_records(path):
+                    if isinstance(record.event, StepCommitted) and record.event.step >= step:
+                        return
+            assert self._process.is_alive(), f"ended before step {step}:\n{self._output.read_text()}"
+            time.sleep(0.005)
+        raise AssertionError(f"no step {step} within {timeout_s} s")
+
+    def finish(self, timeout_s=100):
+        """The exit code and all that was printed."""
+        self._process.join(timeout_s)
+        if self._process.is_alive():
+            self.signal(signal.SIGKILL)
+            self._process.join()
+        code = self._process.exitcode
+        self._process.close()
+        return code, self._output.read_text()
 
 
-def finish(process, timeout_s=100):
-    output, _ = process.communicate(timeout=timeout_s)
-    return output
+def _run(arguments):
+    import sys
 
-
-def wait_for_step(run, step, process, timeout_s=60):
-    """Wait until the run's events show that committed step."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        for path in Path("experiments", run, "events").glob("*.jsonl"):
-            for record in read_records(path):
-                if isinstance(record.event, StepCommitted) and record.event.step >= step:
-                    return
-        if process.poll() is not None:
-            raise AssertionError(f"ended before step {step}:\n{process.stdout.read()}")
-        time.sleep(0.01)
-    raise AssertionError(f"no step {step} within {timeout_s} s")
+    # One thread: the order of additions, and so the last bit, is then the same in every process.
+    torch.set_num_threads(1)
+    sys.argv = ["potluck", *arguments]
+    main()

@@ -1,5 +1,6 @@
 """The example script does what it says."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,3 +19,35 @@ def test_the_example_learns_alone(workplace):
     accuracy = float(done.stdout.split()[-1])
     assert accuracy > 0.8, done.stdout
     assert (workplace / "experiments" / "own_script-1" / "checkpoints" / "model_epoch_5.pth").is_file()
+
+
+def test_the_example_learns_the_same_under_torchrun(workplace):
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", SCRIPT]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("epoch")]
+    assert len(lines) == 5, done.stdout  # one line an epoch, not one a worker
+    assert float(lines[-1].split()[-1]) > 0.8
+    assert "torchft" not in done.stdout + done.stderr
+    folder = workplace / "experiments" / "own_script-1"
+    assert len(list((folder / "events").iterdir())) == 2
+    assert (folder / "checkpoints" / "model_epoch_5.pth").is_file()
+
+
+def test_the_command_works_under_the_variables_of_old_guides(workplace):
+    flags = ["--model-size", "tiny", "--num-samples", "256", "--batch-size", "32", "--experiment-name", "old"]
+    flags += ["--backend", "gloo", "--master-addr", "127.0.0.1", "--master-port", "29541"]
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", "from potluck.cli import main; main()", "train", *flags],
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    outputs = [worker.communicate(timeout=100)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], outputs
+    assert "global batch 64" in outputs[0]
+    assert "8 of 8" in outputs[0]
+    assert outputs[1] == ""  # one display, not one a worker

@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from tests.multiprocess.command import SMALL, finish, potluck, wait_for_step
+from tests.multiprocess.command import SMALL, Command
 
 NUM_STEPS = 4 * 19
 
@@ -35,21 +35,18 @@ def assert_identical(mine, theirs, where="state"):
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_ten_kills_at_ten_places_change_nothing(workplace, optimizer):
     options = [*SMALL, "--epochs", 4, "--optimizer", optimizer, "--checkpoint-every", 5, "--lr-schedule", "cosine"]
-    peaceful = potluck("train", *options, "--experiment-name", "peaceful")
-    generator = random.Random(optimizer)
-    places = sorted(generator.sample(range(1, NUM_STEPS - 2), 10))
+    peaceful = Command("train", *options, "--experiment-name", "peaceful")
+    places = sorted(random.Random(optimizer).sample(range(1, NUM_STEPS - 4), 10))
     killed = []
     for place in places:
         flags = ["--resume"] if killed else options
-        process = potluck("train", *flags, "--experiment-name", "killed")
-        wait_for_step("killed", place, process)
-        process.send_signal(signal.SIGKILL)
-        finish(process)
-        killed.append(process.returncode)
-    last = potluck("train", "--resume", "--experiment-name", "killed")
-    output = finish(last)
-    assert last.returncode == 0, output
+        process = Command("train", *flags, "--experiment-name", "killed")
+        process.wait_for_step("killed", place)
+        process.signal(signal.SIGKILL)
+        killed.append(process.finish()[0])
+    code, output = Command("train", "--resume", "--experiment-name", "killed").finish()
+    assert code == 0, output
     assert f"{NUM_STEPS} of {NUM_STEPS}" in output
     assert killed == [-signal.SIGKILL] * 10
-    assert "finished" in finish(peaceful)
+    assert "finished" in peaceful.finish()[1]
     assert_identical(final_state("peaceful"), final_state("killed"))

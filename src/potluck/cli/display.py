@@ -129,9 +129,9 @@ class _Speed:
 
 
 @contextmanager
-def show_training() -> Iterator[TrainingDisplay]:
-    """Follow a run on this terminal, and sum it up when it ends."""
-    console = _Console()
+def show_training(*, is_shown: bool) -> Iterator[TrainingDisplay]:
+    """Follow a run on this terminal, and sum it up when it ends; of several workers here, one shows it."""
+    console = _Console(quiet=not is_shown)
     display = TrainingDisplay(console)
     try:
         yield display

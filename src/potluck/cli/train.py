@@ -10,6 +10,7 @@ LENGTH = "Batches and length"
 LEARNING = "Learning"
 DEVICE = "Device and memory"
 RUN = "The run"
+TOGETHER = "Several workers"
 
 
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:  # noqa: A002  typer's own word
@@ -87,6 +88,16 @@ def train(
     seed: Annotated[
         int | None, _option("--seed", panel=LEARNING, help="Of the data order and all random draws (0).")
     ] = None,
+    backend: Annotated[
+        str | None, _option("--backend", panel=TOGETHER, help="gloo or nccl; by default what all workers have.")
+    ] = None,
+    master_addr: Annotated[
+        str | None,
+        _option("--master-addr", panel=TOGETHER, help="Where worker 0 is met, with RANK and WORLD_SIZE set."),
+    ] = None,
+    master_port: Annotated[
+        int | None, _option("--master-port", panel=TOGETHER, help="The port for --master-addr (29500).")
+    ] = None,
     checkpoint_every: Annotated[
         int | None,
         _option("--checkpoint-every", panel=RUN, help="Steps between checkpoints; each epoch ends with one anyway."),
@@ -113,7 +124,7 @@ def train(
     import logging
 
     from potluck.cli.display import show_training
-    from potluck.core.environment import read_environment
+    from potluck.core.environment import read_environment, read_launch
     from potluck.core.run_folder import find_run_folder, free_run_name, newest_run_folder
     from potluck.core.settings import check_resumable, combine, read_recorded_settings, read_settings_file
 
@@ -130,10 +141,11 @@ def train(
         values = read_recorded_settings(folder.settings_file)
         asked, recorded = combine(values, *layers, {"experiment_name": folder.name}), combine(values)
 
-    with show_training() as display:
+    launch = read_launch()
+    with show_training(is_shown=launch.rank == 0) as display:
         from potluck.workloads.trainer import complete, train
 
-        settings = complete(asked, data_dir=environment.data_dir)
+        settings = complete(asked, data_dir=environment.data_dir, num_workers=launch.expected)
         if recorded is not None:
             check_resumable(recorded, settings, str(settings.experiment_name))
         if settings.experiment_name is None:

@@ -21,6 +21,79 @@ class Environment:
     """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
 
 
+DEFAULT_PORT = 29500
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How this process was started as one of several workers."""
+
+    lighthouse: str | None
+    """POTLUCK_LIGHTHOUSE: http://HOST:PORT of a torchft lighthouse; then it is all that is needed."""
+
+    secret: str
+    """POTLUCK_SECRET: what the workers of a run know and others don't."""
+
+    worker: int
+    """POTLUCK_WORKER, else RANK: this worker's number in the run's files."""
+
+    expected: int
+    """POTLUCK_WORKERS, else WORLD_SIZE: how many to wait for before the first step."""
+
+    share: int
+    """POTLUCK_SHARE: this worker's part of every global batch, in proportion to the others'."""
+
+    master: tuple[str, int] | None
+    """MASTER_ADDR and MASTER_PORT under torchrun."""
+
+    rank: int
+    local_rank: int
+    """LOCAL_RANK: which of this machine's devices is this worker's."""
+
+    num_threads: int | None
+    """POTLUCK_THREADS; under torchrun, which sets one thread for everybody, this machine's cores shared out."""
+
+    has_agent_store: bool
+
+    @property
+    def is_alone(self) -> bool:
+        return self.lighthouse is None and self.master is None
+
+    @property
+    def decides(self) -> bool:
+        """Whether this worker names the run and starts the lighthouse for the others."""
+        return self.lighthouse is None and self.rank == 0
+
+
+def read_launch(master: tuple[str, int] | None = None) -> Launch:
+    """Read it now, from Potluck's own variables or from torchrun's; `master` is what a flag said."""
+    get = os.environ.get
+    world_size, rank = int(get("WORLD_SIZE") or 1), int(get("RANK") or 0)
+    address, port = get("MASTER_ADDR"), get("MASTER_PORT")
+    if master is None and address:
+        master = (address, int(port or DEFAULT_PORT))
+    threads = int(get("POTLUCK_THREADS") or 0)
+    if not threads and get("TORCHELASTIC_RUN_ID"):
+        threads = max(1, len(os.sched_getaffinity(0)) // int(get("LOCAL_WORLD_SIZE") or 1))
+    return Launch(
+        lighthouse=get("POTLUCK_LIGHTHOUSE"),
+        secret=get("POTLUCK_SECRET") or "",
+        worker=int(get("POTLUCK_WORKER") or rank),
+        expected=int(get("POTLUCK_WORKERS") or world_size),
+        share=int(get("POTLUCK_SHARE") or 1),
+        master=master if world_size > 1 else None,
+        rank=rank,
+        local_rank=int(get("LOCAL_RANK") or 0),
+        num_threads=threads or None,
+        has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+    )
+
+
+def use_gloo_interface(name: str) -> None:
+    """Make Gloo listen on that interface; left to itself it takes what the hostname resolves to."""
+    os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
 def read_environment() -> Environment:
     """Read it now; nothing is cached, so a changed variable is seen."""
     machine = os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine"

@@ -7,7 +7,8 @@ PotluckError
 ├── DataError          a data file that is missing, damaged or of another kind
 ├── RunFolderError     the folder of a run
 ├── EventLogError      an event file that cannot be read
-└── CheckpointError    a checkpoint that cannot be written or read
+├── CheckpointError    a checkpoint that cannot be written or read
+└── GroupError         workers that cannot reach each other or do not fit together
 """
 
 from difflib import get_close_matches
@@ -57,6 +58,10 @@ class EventLogError(PotluckError):
 
 class CheckpointError(PotluckError):
     """A checkpoint cannot be written or read."""
+
+
+class GroupError(PotluckError):
+    """Workers cannot reach each other, or do not fit together."""
 
 
 def did_you_mean(word: str, known: "Iterable[str]") -> str:

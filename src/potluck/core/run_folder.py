@@ -34,6 +34,9 @@ class RunFolder:
     def event_files(self) -> list[Path]:
         return sorted((self.path / "events").glob("*.jsonl"))
 
+    def log_file(self, machine: str, worker: int) -> Path:
+        return self.path / "logs" / f"{machine}-{worker}.log"
+
     def metrics_file(self, worker: int) -> Path:
         return self.path / "logs" / f"rank_{worker}_metrics.json"
 

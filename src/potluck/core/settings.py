@@ -8,8 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from potluck.core.errors import SettingsError, did_you_mean
 
-# The name belongs to the folder and resuming to the moment: a repeat must be free to choose both.
-_NOT_RECORDED = {"experiment_name", "resume", "resume_from"}
+# The name belongs to the folder, resuming and addresses to the moment: a repeat must be free to choose them.
+_NOT_RECORDED = {"experiment_name", "resume", "resume_from", "master_addr", "master_port"}
 _BATCH_KEYS = {"global_batch", "batch_size"}
 _FIXED_IN_A_RUN = (
     *("model", "model_size", "dataset", "num_samples", "global_batch", "seed"),
@@ -46,6 +46,10 @@ class TrainSettings(BaseModel):
     device: str | None = None
     loader_workers: int = Field(default=0, ge=0)
     seed: int = Field(default=0, ge=0)
+
+    backend: Literal["auto", "gloo", "nccl"] = "auto"
+    master_addr: str | None = None
+    master_port: int | None = Field(default=None, ge=1, le=65535)
 
     checkpoint_every: int | None = Field(default=None, ge=1)
     keep_checkpoints: int = Field(default=3, ge=1)

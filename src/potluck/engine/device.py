@@ -5,11 +5,13 @@ import torch
 from potluck.core.errors import SettingsError
 
 
-def choose_device(name: str | None) -> torch.device:
-    """The device of that name; without a name the accelerator if there is one, else the CPU."""
+def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
+    """The device of that name; without a name this machine's next accelerator if it has one, else the CPU."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if name is None:
-        return accelerator or torch.device("cpu")
+        if accelerator is None:
+            return torch.device("cpu")
+        return torch.device(accelerator.type, local_rank % torch.accelerator.device_count())
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -9,7 +9,7 @@ from torch.utils.data import Dataset
 
 from potluck.core.errors import UsageError
 from potluck.engine.fetching import Collate, Samples, to_device
-from potluck.engine.group import Group
+from potluck.engine.group import Group, Lost
 
 Measure: TypeAlias = Callable[..., Mapping[str, Tensor]]
 
@@ -29,7 +29,24 @@ def evaluate(
     Sums and counts are added over batches and workers in float64, then divided: no padding, no mean of means.
     """
     samples = Samples(dataset, seed, collate)
-    mine = group.part_of(len(dataset))  # type: ignore[arg-type]
+    num_samples = len(dataset)  # type: ignore[arg-type]
+    try:
+        totals = _add_up(samples, measure, group.part_of(num_samples), device, batch)
+        if not totals and num_samples:  # a worker without a part still has to bring the names, with nothing under them
+            totals = {name: [0.0, 0.0] for name in _add_up(samples, measure, range(1), device, 1)}
+        names = sorted(totals)
+        sums = group.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64))
+    except Lost:
+        # The part of a lost worker is missing: each of the others counts everything itself.
+        totals = _add_up(samples, measure, range(num_samples), device, batch)
+        names = sorted(totals)
+        sums = torch.tensor([totals[name] for name in names], dtype=torch.float64)
+    return {name: (total / count).item() for name, (total, count) in zip(names, sums, strict=True)}
+
+
+def _add_up(
+    samples: Samples, measure: Measure, mine: range, device: torch.device, batch: int
+) -> dict[str, list[float]]:
     totals: dict[str, list[float]] = {}
     for start in range(mine.start, mine.stop, batch):
         indices = list(mine[start - mine.start : start - mine.start + batch])
@@ -38,9 +55,7 @@ def evaluate(
             total = totals.setdefault(name, [0.0, 0.0])
             for index, number in enumerate(_sum_and_count(name, value)):
                 total[index] += number
-    names = sorted(totals)
-    sums = group.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64))
-    return {name: (total / count).item() for name, (total, count) in zip(names, sums, strict=True)}
+    return totals
 
 
 def arguments(batch: Any) -> tuple[Any, ...]:

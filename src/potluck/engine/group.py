@@ -1,11 +1,24 @@
 """The workers that train together, as one of them sees them."""
 
-from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
 from potluck.engine.position import Slice
+
+
+class Lost(Exception):  # noqa: N818  not an error of the user's
+    """A peer was lost while numbers were added up."""
+
+
+class Total(NamedTuple):
+    """What all workers brought to a step."""
+
+    weight: float
+    loss_sum: float
+    scale: float
+    """The loss scale of fp16: that of the workers who brought samples, which is one."""
 
 
 class Group(Protocol):
@@ -15,20 +28,36 @@ class Group(Protocol):
     def worker(self) -> int:
         """This worker's number in the run's files."""
 
-    def wrap(self, model: nn.Module) -> nn.Module:
-        """The module whose backward exchanges gradients."""
+    @property
+    def writes(self) -> bool:
+        """Whether this worker writes the checkpoints."""
 
-    def begin(self, step: int, batch: int) -> Slice:
-        """Agree on who is here; return this worker's part of the step's global batch."""
+    @property
+    def formation(self) -> int:
+        """Which forming of the group this is: a step's parts add up within one."""
+
+    def wrap(
+        self, model: nn.Module, capture: Callable[[], dict[str, Any]], restore: Callable[[dict[str, Any]], None]
+    ) -> nn.Module:
+        """The module whose backward exchanges gradients; how this worker's state is read and replaced."""
+
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        """Agree on who is here and on the step; return this worker's part of its global batch.
+
+        A worker that is behind gets an empty part of the others' step, and their state when it is committed.
+        """
 
     def expect(self, step: int, batch: int) -> Slice:
         """The part that `begin` will return if nothing changes, for fetching ahead."""
 
-    def accumulating(self) -> AbstractContextManager[None]:
-        """Backward passes inside add to the gradients without an exchange."""
+    def exchange_in(self, *, this_pass: bool) -> None:
+        """Whether the forward and backward pass that follow end with an exchange, or only add to the gradients."""
 
-    def total(self, weight: float) -> float:
-        """The sum of all workers' weights, once this step's gradients are summed."""
+    def announce(self, weight: float, loss_sum: float, scale: float) -> None:
+        """The step's last backward pass follows: what its gradients weigh, its losses weighed so, its loss scale."""
+
+    def total(self) -> Total:
+        """The sums over all workers, once this step's gradients are summed."""
 
     def commit(self) -> bool:
         """Whether every worker came through, so that the step counts."""
@@ -37,27 +66,44 @@ class Group(Protocol):
         """This worker's part of an evaluation."""
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum of all workers' values."""
+        """The sum of all workers' values; raises Lost."""
+
+    def close(self) -> None:
+        """Leave the others."""
 
 
 class Alone:
     """A run of one worker: every part is the whole, every verdict its own."""
 
     worker = 0
+    writes = True
+    formation = 0
 
-    def wrap(self, model: nn.Module) -> nn.Module:
+    def __init__(self) -> None:
+        self._total = Total(0.0, 0.0, 1.0)
+
+    def wrap(
+        self,
+        model: nn.Module,
+        capture: Callable[[], dict[str, Any]],  # noqa: ARG002
+        restore: Callable[[dict[str, Any]], None],  # noqa: ARG002
+    ) -> nn.Module:
         return model
 
-    def begin(self, step: int, batch: int) -> Slice:
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        return Slice(step, 0, batch_of(step))
+
+    def expect(self, step: int, batch: int) -> Slice:
         return Slice(step, 0, batch)
 
-    expect = begin
+    def exchange_in(self, *, this_pass: bool) -> None:
+        """Nobody to exchange with."""
 
-    def accumulating(self) -> AbstractContextManager[None]:
-        return nullcontext()
+    def announce(self, weight: float, loss_sum: float, scale: float) -> None:
+        self._total = Total(weight, loss_sum, scale)
 
-    def total(self, weight: float) -> float:
-        return weight
+    def total(self) -> Total:
+        return self._total
 
     def commit(self) -> bool:
         return True
@@ -67,3 +113,6 @@ class Alone:
 
     def sum(self, values: Tensor) -> Tensor:
         return values
+
+    def close(self) -> None:
+        """Nobody to leave."""

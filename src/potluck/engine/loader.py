@@ -46,25 +46,32 @@ class SharedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         progress, order = self._progress, self.order
-        epoch = order.epoch_of(progress.step)
-        end = min((epoch + 1) * order.steps_per_epoch, progress.last_step)
         progress.begin_epoch()
-        while progress.step < end:
-            number = progress.step
-            batch_size = order.batch_of(number)
-            pieces = cut(self._group.begin(number, batch_size), self._micro_batch)
-            step = Step(number=number, epoch=epoch, global_batch=batch_size, num_micro_batches=len(pieces))
+        while progress.step < progress.last_step:
+            # The group may be ahead: then this worker takes part in its step, and is healed in it.
+            part = self._group.begin(progress.step, order.batch_of)
+            pieces = cut(part, self._micro_batch)
+            step = Step(
+                number=part.step,
+                epoch=order.epoch_of(part.step),
+                global_batch=order.batch_of(part.step),
+                num_micro_batches=len(pieces),
+            )
             progress.begin_step(step)
             for piece in pieces:
-                batch = to_device(self._fetcher.fetch(piece), self._device)
+                batch = to_device(self._fetcher.fetch(piece if piece.num_samples else _stand_in(piece)), self._device)
                 # Dropout and the like draw the same numbers when the step is retried or resumed.
-                seed_all(self._device, order.seed, number, piece.start)
+                seed_all(self._device, order.seed, part.step, piece.start)
                 step.hand_out(piece.num_samples)
+                self._group.exchange_in(this_pass=step.is_last_micro_batch)
                 yield batch
             step.finish()
             progress.end_step()
+            if step.counts and progress.step % order.steps_per_epoch == 0:
+                return
 
     def close(self) -> None:
+        """End the processes that read ahead."""
         self._fetcher.close()
 
     def _upcoming(self, first: Slice) -> Iterator[Slice]:
@@ -76,3 +83,8 @@ class SharedLoader:
 
     def _expected(self, step: int) -> list[Slice]:
         return cut(self._group.expect(step, self.order.batch_of(step)), self._micro_batch)
+
+
+def _stand_in(empty: Slice) -> Slice:
+    """One sample for a worker without any: its backward pass is what takes part in the exchange."""
+    return Slice(empty.step, 0, 1)

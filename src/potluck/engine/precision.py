@@ -39,9 +39,17 @@ class Precision:
     def scale(self, loss: Tensor) -> Tensor:
         return loss if self._scaler is None else self._scaler.scale(loss)
 
-    def unscale(self, optimizer: torch.optim.Optimizer) -> None:
-        if self._scaler is not None:
-            self._scaler.unscale_(optimizer)
+    @property
+    def loss_scale(self) -> float:
+        return 1.0 if self._scaler is None else self._scaler.get_scale()
+
+    def unscale(self, optimizer: torch.optim.Optimizer, scale: float) -> None:
+        """Take the group's scale out of the gradients. A worker that is being healed still has another one."""
+        if self._scaler is None:
+            return
+        if scale != self.loss_scale:
+            self._scaler.update(scale)
+        self._scaler.unscale_(optimizer)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
         """Step the optimizer; False if gradients overflowed, the scale was lowered and nothing changed."""

@@ -12,7 +12,7 @@ from potluck.engine.checkpoints import CheckpointWriter, Saved, checkpoint_name
 from potluck.engine.group import Group
 from potluck.engine.journal import Journal
 from potluck.engine.position import DataOrder
-from potluck.engine.state import EpochSoFar, TrainingState
+from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
 from potluck.engine.step import Step, Verdict
 from potluck.engine.stopping import Stopped, StopRequest
 from potluck.events import types as events
@@ -144,15 +144,16 @@ class Progress:
     def _tell_step(self, step: Step) -> None:
         now = time.monotonic()
         seconds, self._clock = now - self._clock, now
-        # Reading the loss waits for the device; the exchange and the vote have waited for it already.
-        loss_sum = 0.0 if step.loss_sum is None else step.loss_sum.item()
-        self._so_far.add(loss_sum=loss_sum, weight=step.weight, samples=step.samples, seconds=seconds)
+        weight, loss_sum, _ = step.total
+        self._so_far.add(loss_sum=loss_sum, weight=weight, samples=step.global_batch, seconds=seconds)
         self._journal.emit(
             events.StepCommitted(
                 step=self.step,
                 epoch=step.epoch,
-                samples=step.samples,
-                loss=events.finite(loss_sum / step.weight) if step.weight else None,
+                samples=step.global_batch,
+                own_samples=step.samples,
+                formation=self._group.formation,
+                loss=events.finite(loss_sum / weight) if weight else None,
                 seconds=seconds,
                 skipped=step.verdict is Verdict.SKIPPED,
             )
@@ -165,7 +166,7 @@ class Progress:
         order = self.order
         if num_epochs < 1 or (max_steps is not None and max_steps < 1):
             raise UsageError("there is nothing to train", fix="give run.epochs at least 1 epoch and max_steps of 1")
-        plain(self._capture())  # what a checkpoint cannot hold is told now, not after the first epoch
+        plain(self.capture())  # what a checkpoint cannot hold is told now, not after the first epoch
         self.last_step = min(num_epochs * order.steps_per_epoch, max_steps or sys.maxsize)
         self._journal.emit(
             events.TrainingBegan(
@@ -216,18 +217,16 @@ class Progress:
     # Checkpoints and stopping
 
     def save(self) -> None:
-        """Begin to save the state between two steps."""
-        self.note_saved(self._writer.save(self._checkpoint_name(), self.step, self._capture()))
+        """Begin to save the state between two steps, if this is the worker that writes."""
+        if self._group.writes:
+            self.note_saved(self._writer.save(self._checkpoint_name(), self.step, self.capture()))
         self._saved_step = self.step
 
     def save_what_is_new(self) -> None:
         """Save, at once, if the script ends training with steps that no checkpoint has."""
-        if self._began and self.step > self._saved_step:
+        if self._began and self.step > self._saved_step and self._group.writes:
             self._drop_open_step()
-            self.note_saved(self._writer.save_now(self._checkpoint_name(), self.step, self._capture()))
-
-    def _capture(self) -> dict[str, Any]:
-        return self.training.capture(self.step, self.order, self._so_far)
+            self.note_saved(self._writer.save_now(self._checkpoint_name(), self.step, self.capture()))
 
     def _checkpoint_name(self) -> str:
         epoch = self.order.epoch_of(max(0, self.step - 1)) + 1
@@ -236,6 +235,17 @@ class Progress:
     @property
     def _began(self) -> bool:
         return self.last_step < sys.maxsize
+
+    def capture(self) -> dict[str, Any]:
+        """Everything that a resumed or healed worker must get back."""
+        return self.training.capture(self.step, self.order, self._so_far)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from another worker's state."""
+        check_same_data(state, self.order)
+        self.training.restore(state)
+        self.step = int(state["step"])
+        self._so_far = EpochSoFar(**state["epoch_so_far"])
 
     def note_saved(self, saved: Saved | None) -> None:
         """Tell of a checkpoint that has reached the disk."""
@@ -252,5 +262,6 @@ class Progress:
         self.note_saved(self._writer.wait())
         self.was_stopped = True
         path = self._folder.checkpoints_dir / self._checkpoint_name()
-        self._journal.say(f"stopped after step {self.step} of {self.last_step}; saved {path}")
+        where = f"saved {path}" if self._group.writes else "the others go on"
+        self._journal.say(f"stopped after step {self.step} of {self.last_step}; {where}")
         raise Stopped(self.stop.exit_code)

@@ -110,7 +110,8 @@ class Run:
             training.restore(self._restored)
         if self._gradient_checkpointing:
             checkpoint_blocks(model)
-        self._model = PreparedModel(model, self._group.wrap(model), self._precision, self._may_clear_gradients)
+        wrapped = self._group.wrap(model, self._progress.capture, self._progress.restore)
+        self._model = PreparedModel(model, wrapped, self._precision, self._may_clear_gradients)
         self._journal.emit(events.ModelPrepared(num_parameters=sum(p.numel() for p in model.parameters())))
         return (
             self._model,
@@ -168,13 +169,14 @@ class Run:
         step = self._progress.current_step("run.backward")
         weight = step.add(loss, count)
         weighted = self._precision.scale(loss * weight)
-        if not step.is_last_micro_batch:
-            with self._group.accumulating():
-                weighted.backward()  # type: ignore[no-untyped-call]
-            return
+        if step.is_last_micro_batch:
+            self._group.announce(step.weight, step.loss_sum, self._precision.loss_scale)
         weighted.backward()  # type: ignore[no-untyped-call]
-        weigh(trained_parameters(self._progress.training.optimizer), self._group.total(step.weight) / step.global_batch)
-        self._precision.unscale(self._progress.training.optimizer)
+        if not step.is_last_micro_batch:
+            return
+        step.total = self._group.total()
+        weigh(trained_parameters(self._progress.training.optimizer), step.total.weight / step.global_batch)
+        self._precision.unscale(self._progress.training.optimizer, step.total.scale)
 
     def clip_gradients(self, max_norm: float) -> Tensor | None:
         """Scale the global gradient down to this norm; return the norm before. Call it after `backward`."""
@@ -231,6 +233,12 @@ class Run:
         """Tell the person at this machine one line."""
         self._journal.say(text)
 
+    def print(self, text: str) -> None:
+        """Print a line once, however many workers there are."""
+        if self._group.writes:
+            sys.stdout.write(f"{text}\n")
+            sys.stdout.flush()
+
     def save_checkpoint(self) -> None:
         """Save now, in the background. The run does so by itself after every epoch and every `checkpoint_every`."""
         if self._progress.open_step is not None:
@@ -253,6 +261,7 @@ class Run:
         problem = error
         with ExitStack() as stack:  # files and threads are let go whatever else goes wrong
             stack.callback(self._journal.close)
+            stack.callback(self._group.close)
             stack.callback(self._writer.close)
             try:
                 self._finish_work(is_orderly=error is None)

@@ -11,14 +11,14 @@ import torch
 import yaml
 
 from potluck.core.atomic import write_text
-from potluck.core.environment import read_environment
+from potluck.core.environment import read_environment, read_launch
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
 from potluck.core.version import __version__
 from potluck.engine.checkpoint_file import read_checkpoint
 from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
 from potluck.engine.device import choose_device
-from potluck.engine.group import Alone
+from potluck.engine.group import Alone, Group
 from potluck.engine.journal import Journal, Watcher
 from potluck.engine.precision import Precision
 from potluck.engine.run import Run
@@ -42,6 +42,8 @@ def start(
     resume: bool = False,
     resume_from: str | Path | None = None,
     runs_dir: str | Path | None = None,
+    backend: str = "auto",
+    master: tuple[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
     watch: Watcher | None = None,
 ) -> Run:
@@ -53,6 +55,8 @@ def start(
     checkpoint_every: steps between checkpoints inside an epoch; every epoch ends with one anyway.
     resume: go on from the newest whole checkpoint of the run of that name, if it has one.
     resume_from: begin with the state in this checkpoint file.
+    backend: gloo, nccl, or auto: NCCL if all workers have the same, else Gloo.
+    master: address and port where worker 0 is met, if not MASTER_ADDR and MASTER_PORT.
     settings: what run.yaml records; without it, these arguments.
     watch: called with every event and the state after it; without it, notices go to stderr.
     """
@@ -63,13 +67,23 @@ def start(
     }.items():
         if value is not None and value < 1:
             raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
-    environment = read_environment()
-    chosen = choose_device(device)
+    environment, launch = read_environment(), read_launch(master)
+    chosen = choose_device(device, launch.local_rank)
+    if launch.num_threads is not None:
+        torch.set_num_threads(launch.num_threads)
     if chosen.type != "cpu" and chosen.index is not None:
         torch.accelerator.set_device_index(chosen.index)  # random generators and streams are those of the current one
     precision = Precision(mixed_precision, chosen)
-    group = Alone()
-    folder = _claim_folder(environment.runs_dir if runs_dir is None else Path(runs_dir), name, resume=resume)
+    parent = environment.runs_dir if runs_dir is None else Path(runs_dir)
+    if launch.is_alone:
+        launched, folder = None, _claim_folder(parent, name, resume=resume)
+    else:
+        from potluck.engine.launch import Launched  # noqa: PLC0415  torchft is not needed alone
+
+        if launch.decides:
+            name = _claim_folder(parent, name, resume=resume).name
+        launched = Launched(launch, environment.machine, backend=backend, device=chosen)
+        folder = _claim_folder(parent, launched.agree_on_name(name), resume=True)
     recorded = settings or {
         "script": sys.argv[0],
         "seed": seed,
@@ -82,16 +96,16 @@ def start(
     def record_settings() -> None:
         write_text(folder.settings_file, yaml.safe_dump(dict(recorded), sort_keys=False))
 
-    log = EventLog(folder.event_file(environment.machine, group.worker))
+    log = EventLog(folder.event_file(environment.machine, launch.worker))
     try:
         if not folder.settings_file.exists():  # a resumed run's settings change when it is sure to go on
             record_settings()
-        journal = Journal(log, folder.metrics_file(group.worker), [] if watch is None else [watch])
+        journal = Journal(log, folder.metrics_file(launch.worker), [] if watch is None else [watch])
         journal.emit(
             RunStarted(
                 run=folder.name,
                 machine=environment.machine,
-                worker=group.worker,
+                worker=launch.worker,
                 process_id=os.getpid(),
                 device=str(chosen),
                 mixed_precision=mixed_precision,
@@ -99,6 +113,9 @@ def start(
             )
         )
         restored = _restore(folder, journal, resume=resume, resume_from=resume_from)
+        group: Group = Alone()
+        if launched is not None:
+            group = launched.join(journal.say, folder.log_file(environment.machine, launch.worker))
     except BaseException:
         log.close()
         raise
@@ -125,8 +142,7 @@ def _claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolde
             raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
         name = free_run_name(runs_dir, Path(sys.argv[0]).stem or "run")
     folder = RunFolder(runs_dir / check_run_name(name))
-    is_there = folder.path.is_dir()
-    if is_there and (resume or not _has_trained(folder)):
+    if folder.path.is_dir() and (resume or not _has_trained(folder)):
         return folder
     return create_run_folder(runs_dir, name)
 

@@ -1,11 +1,12 @@
 """One global batch on its way to a commit."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 from torch import Tensor
 
 from potluck.core.errors import UsageError
+from potluck.engine.group import Total
 
 
 class Verdict(Enum):
@@ -28,7 +29,8 @@ class Step:
     verdict: Verdict = Verdict.OPEN
     samples: int = 0
     weight: float = 0.0
-    loss_sum: Tensor | None = None
+    total: Total = field(default_factory=lambda: Total(0.0, 0.0, 1.0))
+    _losses: Tensor | None = None
     _handed_out: int = 0
     _in_hand: int = 0
     _backwards: int = 0
@@ -61,12 +63,18 @@ class Step:
                 fix="add the losses and call run.backward(loss) once for every batch from the loader",
             )
         self._backwards += 1
-        weight = float(self._in_hand if count is None else count)
+        # A worker without samples runs one for the exchange's sake; it weighs nothing.
+        weight = 0.0 if self._in_hand == 0 else float(self._in_hand if count is None else count)
         self.weight += weight
         if weight:  # a mean over nothing is not a number
             weighted = loss.detach() * weight
-            self.loss_sum = weighted if self.loss_sum is None else self.loss_sum + weighted
+            self._losses = weighted if self._losses is None else self._losses + weighted
         return weight / self.global_batch
+
+    @property
+    def loss_sum(self) -> float:
+        """The weighted sum of this worker's losses; reading it waits for the device."""
+        return 0.0 if self._losses is None else self._losses.item()
 
     @property
     def is_last_micro_batch(self) -> bool:
@@ -84,6 +92,10 @@ class Step:
     @property
     def is_decided(self) -> bool:
         return self.verdict is not Verdict.OPEN
+
+    @property
+    def counts(self) -> bool:
+        return self.verdict in (Verdict.COMMITTED, Verdict.SKIPPED)
 
     @property
     def changed_parameters(self) -> bool:

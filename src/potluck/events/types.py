@@ -54,13 +54,15 @@ class TrainingBegan(Event, frozen=True, tag="training_began"):
 
 
 class StepCommitted(Event, frozen=True, tag="step_committed"):
-    """One optimizer step is done."""
+    """One optimizer step is done: samples and loss are those of the whole global batch."""
 
     step: int
     epoch: int
     samples: int
     loss: float | None
     seconds: float
+    own_samples: int = 0  # this worker's part
+    formation: int = 0  # which forming of the group: parts of one step in one formation add up to the global batch
     skipped: bool = False  # fp16 gradients overflowed: the scale was lowered and no parameter changed
 
 

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LRScheduler
 
 import potluck
+from potluck.core.environment import DEFAULT_PORT
 from potluck.core.errors import SettingsError
 from potluck.core.settings import TrainSettings, settings_to_record
 from potluck.workloads.datasets import DataOptions, load_dataset
@@ -31,7 +32,7 @@ class Outcome:
     scores: dict[str, float]
 
 
-def complete(settings: TrainSettings, *, data_dir: Path) -> TrainSettings:
+def complete(settings: TrainSettings, *, data_dir: Path, num_workers: int = 1) -> TrainSettings:
     """The settings with every choice made that was left open, so that run.yaml repeats the run."""
     spec = find_model(settings.model)
     return settings.model_copy(
@@ -40,7 +41,7 @@ def complete(settings: TrainSettings, *, data_dir: Path) -> TrainSettings:
             "dataset": settings.dataset or f"synthetic_{spec.reads}",
             "data_dir": settings.data_dir or data_dir,
             # The global batch is what learning depends on, so it is what is kept.
-            "global_batch": settings.global_batch or settings.batch_size or DEFAULT_BATCH,
+            "global_batch": settings.global_batch or (settings.batch_size or 0) * num_workers or DEFAULT_BATCH,
             "batch_size": None,
             "learning_rate": settings.learning_rate or DEFAULT_LEARNING_RATES[settings.optimizer],
         }
@@ -75,6 +76,8 @@ def train(settings: TrainSettings, *, runs_dir: Path, watch: "Callable[..., None
         resume=settings.resume,
         resume_from=settings.resume_from,
         runs_dir=runs_dir,
+        backend=settings.backend,
+        master=None if settings.master_addr is None else (settings.master_addr, settings.master_port or DEFAULT_PORT),
         settings=settings_to_record(settings),
         watch=watch,
     ) as run:

@@ -74,7 +74,18 @@ def test_a_spoiled_step_may_be_unscaled_again():
     precision = Precision("fp16", torch.device("cpu"))
     for _ in range(2):
         precision.scale(model(torch.ones(1, 2)).sum()).backward()
-        precision.unscale(optimizer)
+        precision.unscale(optimizer, precision.loss_scale)
         assert model.weight.grad.tolist() == [[1.0, 1.0]]
         precision.reset()
         optimizer.zero_grad()
+
+
+def test_gradients_are_unscaled_by_the_groups_scale():
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    precision = Precision("fp16", torch.device("cpu"))
+    precision.scale(torch.ones(()))  # the scale is made with its first use
+    model.weight.grad = torch.full_like(model.weight, 512.0)
+    precision.unscale(optimizer, 256.0)
+    assert model.weight.grad.tolist() == [[2.0, 2.0]]
+    assert precision.loss_scale == 256.0

@@ -1,0 +1,90 @@
+"""Workers on lab machines that share a lighthouse, for benchmarks of faults."""
+
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+
+from lab import Lab, Process
+from potluck.events.log import read_records
+from potluck.events.types import Record, StepCommitted
+
+ROOT = Path(__file__).parents[1]
+PORT = 29510
+SECRET = "a secret of the benchmark"
+START_CORES = 1.0  # importing torch is not what is measured: machines get their declared cores when training runs
+
+
+class LabCrew:
+    """One worker a machine, a lighthouse on the first."""
+
+    def __init__(self, lab: Lab, folder: Path, arguments: list[str], *, expected: int) -> None:
+        self.lab = lab
+        self.folder = folder
+        self.workers: dict[str, Process] = {}
+        self._arguments = arguments
+        self._expected = expected
+        self._host = lab.machines[0]
+        self._declared = {machine.name: machine.cores() for machine in lab.machines}
+        self.start_lighthouse()
+
+    def start_lighthouse(self) -> None:
+        """On the first machine, also after it was killed."""
+        self.lighthouse = self._host.start(
+            [
+                str(Path(sys.executable).with_name("torchft_lighthouse")),
+                *("--min_replicas", "1", "--bind", f"{self._host.address}:{PORT}", "--quorum_tick_ms", "20"),
+                *("--join_timeout_ms", "15000", "--heartbeat_timeout_ms", "1000"),
+            ]
+        )
+
+    def start(self, name: str) -> Process:
+        """Start the machine's worker, or start it again."""
+        machine = self.lab[name]
+        machine.slow(START_CORES)
+        self.workers[name] = machine.start(
+            [sys.executable, "-m", "benchmarks.worker", str(self.result(name)), *self._arguments],
+            cwd=ROOT,
+            env={
+                "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
+                "POTLUCK_SECRET": SECRET,
+                "POTLUCK_RUNS_DIR": str(self.folder / name),
+                "POTLUCK_WORKERS": str(self._expected),
+                "OMP_NUM_THREADS": "1",
+            },
+        )
+        return self.workers[name]
+
+    def settle(self, name: str) -> None:
+        """Give the machine the cores that its cluster file declares."""
+        self.lab[name].slow(self._declared[name])
+
+    def result(self, name: str) -> Path:
+        return self.folder / f"{name}.pt"
+
+    def records(self, name: str) -> list[Record]:
+        """What the machine's worker committed so far."""
+        files = (self.folder / name / "run" / "events").glob("*.jsonl")
+        return [r for file in sorted(files) for r in read_records(file) if isinstance(r.event, StepCommitted)]
+
+
+def longest_gap_s(records: list[Record], start_s: float, end_s: float) -> float:
+    """The longest time without a committed step that ends in the window (clock of time.time)."""
+    times = [record.time for record in records]
+    gaps = [later - earlier for earlier, later in pairwise(times) if start_s <= later <= end_s]
+    return max(gaps, default=float("inf"))
+
+
+def lost_steps(everybody: list[list[Record]], last_step: int) -> int:
+    """How many steps up to the last nobody committed. A machine that was away misses some that the others have."""
+    steps = {
+        record.event.step for records in everybody for record in records if isinstance(record.event, StepCommitted)
+    }
+    return len(set(range(1, last_step + 1)) - steps)
+
+
+def largest_difference(first: Path, second: Path) -> float:
+    """Between two saved sets of parameters."""
+    pairs = zip(torch.load(first, weights_only=True), torch.load(second, weights_only=True), strict=True)
+    return max((mine - theirs).abs().max().item() for mine, theirs in pairs)

@@ -1,0 +1,160 @@
+"""What a fault costs the others: every fault of the promise, on the lab's three laptops, with and without a return.
+
+    python -m benchmarks.faults --json
+
+Each row is a run of its own. The stall is the longest time without a committed step on a machine that stays. At the end
+all workers' parameters must be the same bits, and equal one undisturbed process to 1e-8 in float64.
+"""
+
+import argparse
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.crew import ROOT, LabCrew, largest_difference, longest_gap_s, lost_steps
+from lab import Lab
+
+VICTIM, STAYS = "lily", "rosa"
+AT_STEP = 60
+TOLERANCE = 1e-8
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One row: what happens, what brings the machine back, and the bar."""
+
+    name: str
+    strike: Callable[[LabCrew], None]
+    back_after_s: float | None
+    bring_back: Callable[[LabCrew], None] | None
+    most_s: float
+    steps: int = 500
+
+
+def kill(crew: LabCrew) -> None:
+    """SIGKILL for every process of the machine."""
+    crew.lab[VICTIM].kill()
+
+
+def restart(crew: LabCrew) -> None:
+    """The same command again, on the same machine."""
+    crew.start(VICTIM)
+
+
+def leave(crew: LabCrew) -> None:
+    """Ctrl-C."""
+    crew.workers[VICTIM].send_signal(signal.SIGINT)
+
+
+def kill_lighthouse(crew: LabCrew) -> None:
+    """SIGKILL for the membership service only."""
+    crew.lighthouse.kill()
+
+
+FAULTS = [
+    Fault("kill", kill, None, None, 2.5, steps=250),
+    Fault("kill, back after 3 s", kill, 3.0, restart, 2.5),
+    Fault("freeze", lambda c: c.lab[VICTIM].freeze(kernel_answers=True), None, None, 2.5, steps=250),
+    Fault(
+        "freeze for 15 s",
+        lambda c: c.lab[VICTIM].freeze(kernel_answers=True),
+        15.0,
+        lambda c: c.lab[VICTIM].thaw(),
+        2.5,
+        steps=800,
+    ),
+    Fault("cable cut", lambda c: c.lab[VICTIM].cut(), None, None, 6.0, steps=250),
+    Fault("cable cut for 10 s", lambda c: c.lab[VICTIM].cut(), 10.0, lambda c: c.lab[VICTIM].mend(), 6.0, steps=700),
+    Fault("leave by Ctrl-C", leave, None, None, 2.5, steps=250),
+    Fault("leave, back after 3 s", leave, 3.0, restart, 2.5),
+    Fault("late join", restart, 0.0, lambda _: None, 2.5),
+    Fault("lighthouse killed for 6 s", kill_lighthouse, 6.0, lambda c: c.start_lighthouse(), 15.0, steps=600),
+]
+
+
+def main() -> None:
+    """Run every fault, print the table, and end with one JSON line if asked; exit 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", help="faults whose name contains this")
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    rows = []
+    for fault in FAULTS:
+        if options.only is None or options.only in fault.name:
+            rows.append(row := measure(fault))
+            print(
+                f"{fault.name:26} stall {row['stall_s']:5.2f} s (bar {fault.most_s}), "
+                f"usual step {row['step_s']:.3f} s, "
+                f"steps lost {row['steps_lost']}, {row['finished']} finished, same bits: {row['same_bits']}, "
+                f"off by {row['difference']:.1e}{'' if row['ok'] else '   MISSED'}",
+                flush=True,
+            )
+    if options.json:
+        print(json.dumps({"faults": rows, "missed": sum(not row["ok"] for row in rows)}))
+    sys.exit(any(not row["ok"] for row in rows))
+
+
+def measure(fault: Fault) -> dict[str, object]:
+    """One run with one fault."""
+    is_late_join = fault.name == "late join"
+    arguments = ["--steps", str(fault.steps)]
+    with tempfile.TemporaryDirectory() as scratch, Lab("laptops") as lab:
+        folder = Path(scratch)
+        crew = LabCrew(lab, folder, arguments, expected=2 if is_late_join else 3)
+        names = [machine.name for machine in lab.machines]
+        for name in names:
+            if not (is_late_join and name == VICTIM):
+                crew.start(name)
+        alone = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.worker", str(folder / "alone.pt"), *arguments, "--pause", "0"],
+            cwd=ROOT,
+            stdout=subprocess.DEVNULL,
+            env={"PATH": "", "OMP_NUM_THREADS": "1", "POTLUCK_RUNS_DIR": str(folder / "alone")},
+        )
+        crew.workers[STAYS].expect("step 5", 60)
+        alone.wait()
+        for name in crew.workers:
+            crew.settle(name)
+        crew.workers[STAYS].expect(f"step {AT_STEP}", 60)
+        struck = time.time()
+        fault.strike(crew)
+        if fault.bring_back is not None and fault.back_after_s is not None:
+            time.sleep(fault.back_after_s)
+            fault.bring_back(crew)
+        crew.workers[STAYS].wait(120)
+        for name in set(names) - {STAYS, VICTIM}:
+            crew.workers[name].wait(20)
+        comes_back = fault.bring_back is not None
+        if comes_back:
+            crew.workers[VICTIM].wait(20)
+        records = crew.records(STAYS)
+        times = [record.time for record in records]
+        before = [b - a for a, b in pairwise(times) if b < struck]
+        finished = [name for name in names if crew.result(name).exists()]
+        stall_s = longest_gap_s(records, struck, times[-1])
+        difference = largest_difference(folder / "alone.pt", crew.result(STAYS))
+        same_bits = all(largest_difference(crew.result(STAYS), crew.result(name)) == 0 for name in finished)
+        lost = lost_steps([crew.records(name) for name in names], fault.steps)
+        ok = stall_s <= fault.most_s and lost == 0 and same_bits and difference <= TOLERANCE
+        return {
+            "fault": fault.name,
+            "stall_s": round(stall_s, 3),
+            "bar_s": fault.most_s,
+            "step_s": round(sorted(before)[len(before) // 2], 4),
+            "steps_lost": lost,
+            "finished": len(finished),
+            "same_bits": same_bits,
+            "difference": difference,
+            "ok": ok and len(finished) >= (3 if comes_back else 2),
+        }
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,140 @@
+"""Gradients summed over workers by stock DDP's reducer, bucket by bucket, while backward still runs."""
+
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import AllreduceOptions
+from torch.futures import Future
+from torchft import Manager
+from torchft.process_group import ProcessGroupDummy
+
+from potluck.engine.position import Slice
+from potluck.engine.roster import RosteredGroup
+
+
+class Contribution(NamedTuple):
+    """What one worker brings to a step, in numbers that can be added up and checked."""
+
+    part: Slice
+    weight: float
+    loss_sum: float
+    scale: float
+
+    def numbers(self) -> list[float]:
+        """Numbers whose sums show whether the parts meet without gap or overlap: see `are_whole`."""
+        step, start, stop = self.part
+        size = stop - start
+        squares = stop * stop - start * start
+        return [self.weight, self.loss_sum, self.scale * size, float(size), float(squares), float(step * size)]
+
+
+NUM_NUMBERS = 6
+_GRACE = timedelta(seconds=5)
+# Buffers travel with the gradients; newer versions of torch have another word for leaving them alone in forward.
+_DDP_PARAMETERS = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
+_KEEP_BUFFERS: dict[str, Any] = {
+    "forward_sync_buffers" if "forward_sync_buffers" in _DDP_PARAMETERS else "broadcast_buffers": False
+}
+
+
+def are_whole(numbers: list[float], step: int, batch: int) -> bool:
+    """Whether the parts add up to exactly this step's global batch: every sample once, of this step."""
+    _, _, _, size, squares, steps = numbers
+    return size == batch and squares == batch * batch and steps == step * batch
+
+
+class GradientExchange:
+    """A model in DDP whose buckets go through torchft's process group, plus one small tensor a step.
+
+    The small tensor holds the contribution and the floating-point buffers weighted by samples (BatchNorm's running
+    statistics): after a step all workers have the same buffers. It is sent before backward starts.
+    """
+
+    def __init__(
+        self, model: nn.Module, manager: Callable[[], Manager], group: RosteredGroup, timeout: Callable[[], timedelta]
+    ) -> None:
+        self._manager = manager
+        self._group = group
+        self._timeout = timeout
+        self._contributes = True
+        self._device = next(model.parameters()).device
+        self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._control: Future[Tensor] | None = None
+        self._combined: Tensor | None = None
+        self._before = [buffer.clone() for buffer in self._buffers]
+        self.wrapped = nn.parallel.DistributedDataParallel(
+            model,
+            # Buckets must never be rebuilt, or those of a healed worker would differ: hence find_unused_parameters.
+            process_group=ProcessGroupDummy(0, 1),
+            find_unused_parameters=True,
+            gradient_as_bucket_view=True,
+            **_KEEP_BUFFERS,
+        )
+        self.wrapped.register_comm_hook(None, self._sum_bucket)
+
+    def remember(self) -> None:
+        """Keep the buffers as they are before the step's first forward pass."""
+        for kept, buffer in zip(self._before, self._buffers, strict=True):
+            kept.copy_(buffer)
+
+    def begin(self, contribution: Contribution) -> None:
+        """Send the small tensor; the buckets follow as backward fills them."""
+        samples = contribution.part.num_samples
+        self._contributes = samples > 0
+        numbers = torch.tensor(contribution.numbers(), dtype=torch.float64)
+        weighted = [buffer.detach().to("cpu", torch.float64).flatten() * samples for buffer in self._buffers]
+        control = torch.cat([numbers, *weighted])
+        if not self._contributes:
+            control.zero_()  # zero times a stale infinity is not zero
+        self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
+
+    def end(self) -> list[float]:
+        """The sums of all workers' numbers."""
+        assert self._control is not None
+        control, self._control = self._control.wait().cpu(), None
+        numbers: list[float] = control[:NUM_NUMBERS].tolist()
+        self._combined = control[NUM_NUMBERS:] / max(numbers[3], 1.0)
+        return numbers
+
+    def settle(self, *, committed: bool) -> None:
+        """After the verdict: all workers' buffers combined, or those from before the spoiled step."""
+        if not committed:
+            for kept, buffer in zip(self._before, self._buffers, strict=True):
+                buffer.copy_(kept)
+        elif self._buffers and self._combined is not None:
+            parts = torch.split(self._combined, [buffer.numel() for buffer in self._buffers])
+            for buffer, part in zip(self._buffers, parts, strict=True):
+                buffer.copy_(part.view_as(buffer))
+
+    def _sum_bucket(self, _: Any, bucket: GradBucket) -> Future[Tensor]:
+        buffer = bucket.buffer()
+        if not self._contributes:
+            buffer.zero_()
+        if buffer.device.type == "cpu" or self._group.backend == "nccl":
+            return self._sum(buffer)
+        # Gloo's own handling of CUDA tensors is thin: the copy through host memory is ours.
+        return self._sum(buffer.cpu()).then(lambda summed: buffer.copy_(summed.value()))
+
+    def _sum(self, tensor: Tensor) -> Future[Tensor]:
+        manager = self._manager()
+        if manager.errored() is None:
+            try:
+                manager.wait_quorum()
+                options = AllreduceOptions()
+                options.timeout = self._timeout()
+                work = self._group.allreduce([tensor], options)
+                # Asking for the value raises what went wrong: a future that nobody asks keeps it to itself.
+                summed = work.get_future().then(lambda done: (done.value(), tensor)[1])
+                # Gloo gives up first: only then does it no longer write into the tensor.
+                wrapped: Future[Tensor] = manager.wrap_future(summed, tensor, timeout=options.timeout + _GRACE)
+                return wrapped
+            except Exception as error:  # noqa: BLE001  a peer is gone: the step will not be committed
+                manager.report_error(error)
+        done: Future[Tensor] = Future()
+        done.set_result(tensor)
+        return done

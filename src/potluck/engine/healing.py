@@ -1,0 +1,185 @@
+"""How a worker that is behind gets the training state of a peer.
+
+Each worker listens on its own address. Both sides prove that they know the run's secret before anything else is said,
+tensors travel as raw bytes in chunks, and a keyed checksum over all of it stands at the end. Nothing is unpickled.
+"""
+
+import hmac
+import os
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from torchft.checkpointing.transport import CheckpointTransport
+
+from potluck.core.errors import GroupError
+from potluck.engine.addresses import host_and_port
+from potluck.engine.state_wire import allocate, chunks, describe, rebuild
+
+_HELLO = b"potluck-state-1\n"
+_NONCE_BYTES = 16
+_TAG_BYTES = 32
+_REQUEST = struct.Struct(">q")
+_ANSWER = struct.Struct(">BI")  # 1 if the peer is at that step, and the header's length
+_CHUNK_BYTES = 1 << 20
+_LARGEST_HEADER = 1 << 26
+_HANDSHAKE_S = 5.0
+_SILENCE_S = 2.0  # a peer that sends nothing for so long is given up, and the next one is asked
+
+
+class StateExchange(CheckpointTransport):  # type: ignore[misc]
+    """Serves this worker's state while it stands still, and fetches a peer's."""
+
+    def __init__(self, address: str, secret: bytes) -> None:
+        self._secret = secret
+        self._open: tuple[int, Callable[[], dict[str, Any]]] | None = None
+        self._still = threading.Lock()
+        self.peers: Callable[[], list[str]] = list
+        self._listener = socket.create_server((address, 0))
+        self._address = f"{address}:{self._listener.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._accept, name="potluck-state", daemon=True)
+        self._thread.start()
+
+    def open(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
+        """From now on the state of this step may be read: nothing changes it before `disallow_checkpoint`."""
+        with self._still:
+            self._open = (step, capture)
+
+    # torchft's interface
+
+    def metadata(self) -> str:
+        return self._address
+
+    def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: dict[str, Any], timeout: timedelta) -> None:
+        """Nothing to do: a peer asks when it wants the state, and `open` has made it readable."""
+
+    def disallow_checkpoint(self) -> None:
+        with self._still:
+            self._open = None
+
+    def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> dict[str, Any]:
+        """The state of that step from the peer that torchft named, or from any other that has it whole."""
+        deadline = time.monotonic() + timeout.total_seconds()
+        failures = []
+        for peer in dict.fromkeys([metadata, *self.peers()]):
+            if peer == self._address:
+                continue
+            try:
+                return self._fetch(peer, step, deadline)
+            except (OSError, GroupError) as error:
+                failures.append(f"{peer}: {error.args[0] if isinstance(error, GroupError) else error}")
+        raise GroupError(
+            f"no peer gave the state of step {step}: {'; '.join(failures)}",
+            fix="check that every machine has the same POTLUCK_SECRET and can reach the others on high ports",
+        )
+
+    def shutdown(self, wait: bool = True) -> None:
+        with suppress(OSError):
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        if wait:
+            self._thread.join(timeout=1)
+
+    # The side that has the state
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), name="potluck-state-peer", daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        # A peer that breaks off or does not know the secret is its own problem; training goes on.
+        with suppress(OSError, GroupError), connection:
+            connection.settimeout(_HANDSHAKE_S)
+            greeting = _receive(connection, len(_HELLO) + _NONCE_BYTES)
+            if not greeting.startswith(_HELLO):
+                return
+            theirs, mine = greeting[len(_HELLO) :], os.urandom(_NONCE_BYTES)
+            connection.sendall(mine + self._proof(b"server", theirs, mine))
+            request = _receive(connection, _TAG_BYTES + _REQUEST.size)
+            if not hmac.compare_digest(request[:_TAG_BYTES], self._proof(b"client", theirs, mine)):
+                return
+            connection.settimeout(60.0)
+            self._send_state(connection, _REQUEST.unpack(request[_TAG_BYTES:])[0], self._proof(b"data", theirs, mine))
+
+    def _send_state(self, connection: socket.socket, step: int, key: bytes) -> None:
+        with self._still:
+            if self._open is None or self._open[0] != step:
+                connection.sendall(_ANSWER.pack(0, 0))
+                return
+            header, tensors = describe(self._open[1]())
+        connection.sendall(_ANSWER.pack(1, len(header)) + header)
+        tag = hmac.new(key, header, "sha256")
+        for tensor in tensors:
+            for piece in chunks(tensor, _CHUNK_BYTES):
+                with self._still:  # the optimizer waits for at most one chunk
+                    if not self._stands_at(step):
+                        return  # the state has moved on: break off, and the peer asks again
+                    content = bytes(piece)
+                tag.update(content)
+                connection.sendall(content)
+        connection.sendall(tag.digest())
+
+    def _stands_at(self, step: int) -> bool:
+        return self._open is not None and self._open[0] == step
+
+    # The side that needs it
+
+    def _fetch(self, peer: str, step: int, deadline: float) -> dict[str, Any]:
+        with socket.create_connection(host_and_port(peer), timeout=_left(deadline, _SILENCE_S)) as connection:
+            mine = os.urandom(_NONCE_BYTES)
+            connection.sendall(_HELLO + mine)
+            answer = _receive(connection, _NONCE_BYTES + _TAG_BYTES)
+            theirs = answer[:_NONCE_BYTES]
+            if not hmac.compare_digest(answer[_NONCE_BYTES:], self._proof(b"server", mine, theirs)):
+                raise GroupError("it does not know this run's secret", fix="start it with the same POTLUCK_SECRET")
+            connection.sendall(self._proof(b"client", mine, theirs) + _REQUEST.pack(step))
+            header_size: int
+            has_it, header_size = _ANSWER.unpack(_receive(connection, _ANSWER.size))
+            if not has_it or header_size > _LARGEST_HEADER:
+                raise GroupError(f"it is not at step {step}", fix="nothing: another peer is asked")
+            header = _receive(connection, header_size)
+            tag = hmac.new(self._proof(b"data", mine, theirs), header, "sha256")
+            tree, tensors = allocate(header)
+            for tensor in tensors:
+                for piece in chunks(tensor, _CHUNK_BYTES):
+                    connection.settimeout(_left(deadline, _SILENCE_S))
+                    _receive_into(connection, piece)
+                    tag.update(piece)
+            if not hmac.compare_digest(_receive(connection, _TAG_BYTES), tag.digest()):
+                raise GroupError("its state arrived damaged", fix="nothing: another peer is asked")
+            state = rebuild(tree, tensors)
+            assert isinstance(state, dict)
+            return state
+
+    def _proof(self, role: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
+        return hmac.digest(self._secret, role + client_nonce + server_nonce, "sha256")
+
+
+def _left(deadline: float, at_most: float = float("inf")) -> float:
+    left = min(deadline - time.monotonic(), at_most)
+    if left <= 0:
+        raise TimeoutError("out of time")
+    return left
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    content = bytearray(size)
+    _receive_into(connection, memoryview(content))
+    return bytes(content)
+
+
+def _receive_into(connection: socket.socket, target: memoryview) -> None:
+    while target:
+        received = connection.recv_into(target)
+        if not received:
+            raise GroupError("it broke off", fix="nothing: another peer is asked")
+        target = target[received:]

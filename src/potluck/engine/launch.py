@@ -1,0 +1,123 @@
+"""From how a process was started to its place in a group."""
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torchft.coordination import LighthouseServer
+
+from potluck.core.environment import Launch
+from potluck.core.errors import GroupError
+from potluck.engine.addresses import address_towards
+from potluck.engine.backend import check_backend
+from potluck.engine.noise import NativeNoise
+from potluck.engine.together import Place, Together
+
+_HEARTBEAT_TIMEOUT_MS = 1000
+_JOIN_TIMEOUT_MS = 15_000
+_QUORUM_TICK_MS = 20
+_MEET_S = 60.0
+
+
+class Launched:
+    """One of several workers: what it has to start and to stop for them."""
+
+    def __init__(self, launch: Launch, machine: str, *, backend: str, device: torch.device) -> None:
+        self._launch = launch
+        self._backend = check_backend(backend)
+        self._device = device
+        self._name = f"{machine}-{launch.worker}"
+        self._lighthouse: LighthouseServer | None = None
+        self._store: TCPStore | None = None
+        self._noise: NativeNoise | None = None
+        if launch.lighthouse is not None and not launch.secret:
+            raise GroupError(
+                "POTLUCK_LIGHTHOUSE is set, but POTLUCK_SECRET is not",
+                fix="set POTLUCK_SECRET to the same secret text on every machine",
+            )
+
+    def agree_on_name(self, name: str | None) -> str | None:
+        """The run's name: under torchrun the one that worker 0 has chosen."""
+        if self._launch.lighthouse is not None:
+            return name
+        with _reaching(self._launch):
+            self._store = _torchrun_store(self._launch)
+            if self._launch.rank == 0:
+                self._store.set("potluck/run", name or "")
+            return str(self._store.get("potluck/run").decode()) or None
+
+    def join(self, say: Callable[[str], None], log_file: Path) -> Together:
+        """Become one of the group; from now on what libraries print goes into the log file."""
+        self._noise = NativeNoise(log_file)
+        lighthouse, secret = self._launch.lighthouse, self._launch.secret
+        if lighthouse is None:
+            with _reaching(self._launch):
+                lighthouse, secret = self._meet_under_torchrun()
+        place = Place(
+            name=self._name,
+            worker=self._launch.worker,
+            lighthouse=lighthouse,
+            secret=secret.encode(),
+            share=self._launch.share,
+            expected=self._launch.expected,
+            backend=self._backend,
+            device=self._device,
+        )
+        return Together(place, say, self._leave)
+
+    def _meet_under_torchrun(self) -> tuple[str, str]:
+        """Worker 0 starts the lighthouse and tells the others through torchrun's store."""
+        assert self._launch.master is not None
+        assert self._store is not None
+        if self._launch.rank == 0:
+            self._lighthouse = start_lighthouse()
+            port = self._lighthouse.address().rsplit(":", 1)[1]
+            self._store.set("potluck/secret", secrets.token_hex(16))
+            self._store.set("potluck/lighthouse", f"http://{address_towards(self._launch.master[0])}:{port}")
+        return self._store.get("potluck/lighthouse").decode(), self._store.get("potluck/secret").decode()
+
+    def _leave(self) -> None:
+        if self._lighthouse is not None:
+            self._lighthouse.shutdown()
+        if self._noise is not None:
+            self._noise.close()
+
+
+def start_lighthouse(bind: str = "[::]:0") -> LighthouseServer:
+    """The membership service, in this process."""
+    return LighthouseServer(
+        bind=bind,
+        min_replicas=1,
+        join_timeout_ms=_JOIN_TIMEOUT_MS,
+        quorum_tick_ms=_QUORUM_TICK_MS,
+        heartbeat_timeout_ms=_HEARTBEAT_TIMEOUT_MS,
+    )
+
+
+def _torchrun_store(launch: Launch) -> TCPStore:
+    assert launch.master is not None
+    host, port = launch.master
+    return TCPStore(
+        host,
+        port,
+        is_master=launch.rank == 0 and not launch.has_agent_store,
+        wait_for_workers=False,
+        timeout=timedelta(seconds=_MEET_S),
+    )
+
+
+@contextmanager
+def _reaching(launch: Launch) -> Iterator[None]:
+    """Turn what torch raises when workers don't meet into a word about whom and where."""
+    try:
+        yield
+    except (RuntimeError, TimeoutError) as error:
+        host, port = launch.master or ("", 0)
+        raise GroupError(
+            f"worker {launch.rank} cannot meet the others at {host}:{port}: {str(error).splitlines()[0]}",
+            fix="start worker 0 first or within a minute, and check MASTER_ADDR, MASTER_PORT and the firewall",
+        ) from error

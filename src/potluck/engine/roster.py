@@ -1,0 +1,102 @@
+"""Who is in the process group: published by every worker when a group forms, before anybody connects."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from typing import Any
+
+from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGroupWrapper, create_store_client
+
+from potluck.core.errors import GroupError
+from potluck.engine.backend import choose_backend
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Member:
+    """One worker as the others see it."""
+
+    name: str
+    share: int
+    step: int
+    state_address: str
+    model: str
+    """A digest of the parameters' names, shapes and types: different models cannot be added up."""
+    nccl: str
+
+
+@dataclass(frozen=True, slots=True)
+class Roster:
+    """The members of one group, in the order of their names."""
+
+    members: tuple[Member, ...]
+    mine: int
+
+    @property
+    def step(self) -> int:
+        """The step that the group goes on from."""
+        return max(member.step for member in self.members)
+
+    @property
+    def names(self) -> set[str]:
+        return {member.name for member in self.members}
+
+    def participants(self) -> list[int]:
+        """Members that have that step's state; the others are healed first."""
+        return [index for index, member in enumerate(self.members) if member.step == self.step]
+
+
+class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
+    """torchft's reconfigurable process group, that also knows its members and takes the backend that they share.
+
+    Reading everyone's entry from the store first makes sure that all are there: Gloo itself tries to connect three
+    times at once and then gives up.
+    """
+
+    def __init__(self, timeout: timedelta, me: Callable[[], Member], backend: str) -> None:
+        super().__init__(timeout=timeout)
+        self._me = me
+        self._wanted = backend
+        self._made: dict[str, Any] = {}
+        self.backend = "gloo"
+        self.roster: Roster | None = None
+        self.refusal: GroupError | None = None
+        self.is_new = False
+        self.formation = 0
+        """Which group this is: torchft counts up whenever one forms anew, after a spoiled step too."""
+
+    def configure(
+        self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *more: Any
+    ) -> None:
+        self.roster = None
+        store = create_store_client(store_addr, timeout=self._timeout)
+        store.set(f"potluck/{rank}", json.dumps(asdict(self._me())))
+        members = tuple(Member(**json.loads(store.get(f"potluck/{index}"))) for index in range(world_size))
+        try:
+            check_same_model(members, members[rank])
+            self.backend = choose_backend(self._wanted, [member.nccl for member in members])
+        except GroupError as refusal:
+            self.refusal = refusal
+            raise
+        if self.backend not in self._made:
+            kind = ProcessGroupNCCL if self.backend == "nccl" else ProcessGroupGloo
+            self._made[self.backend] = kind(timeout=self._timeout)
+        self._pg = self._made[self.backend]
+        super().configure(store_addr, replica_id, rank, world_size, quorum_id, *more)
+        self.roster = Roster(members, rank)
+        self.formation = quorum_id or 0
+        self.is_new = True
+
+    def errored(self) -> Exception | None:
+        error: Exception | None = None if self._pg is None else self._pg.errored()
+        return error
+
+
+def check_same_model(members: tuple[Member, ...], mine: Member) -> None:
+    """Refuse to add up gradients of different models."""
+    for other in members:
+        if other.model != mine.model:
+            raise GroupError(
+                f"{other.name} trains another model than {mine.name}",
+                fix="use the same script, settings and versions on every machine",
+            )

@@ -1,0 +1,312 @@
+"""A group of workers that share a lighthouse: who is here, who takes which samples, one verdict a step."""
+
+import hashlib
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import AllreduceOptions
+from torchft import Manager
+
+from potluck.core.environment import use_gloo_interface
+from potluck.core.errors import GroupError
+from potluck.engine.addresses import address_towards, host_and_port, interface_of
+from potluck.engine.backend import own_nccl
+from potluck.engine.exchange import Contribution, GradientExchange, are_whole
+from potluck.engine.group import Lost, Total
+from potluck.engine.healing import StateExchange
+from potluck.engine.patience import Patience
+from potluck.engine.position import Slice
+from potluck.engine.roster import Member, Roster, RosteredGroup
+from potluck.planning.split import split_by_shares
+
+_CONNECT_S = 10.0
+_QUORUM_S = 60.0
+_QUORUM_RETRIES = 1000
+_HEARTBEAT_MS = 100
+_LONELY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """This worker's place in a group."""
+
+    name: str
+    worker: int
+    lighthouse: str
+    secret: bytes
+    share: int = 1
+    expected: int = 1
+    """Workers to wait for before the very first step."""
+    backend: str = "auto"
+    device: torch.device
+
+
+class Together:
+    """torchft's membership and Gloo, arranged for exact data-parallel training."""
+
+    def __init__(self, place: Place, say: Callable[[str], None], leave: Callable[[], None]) -> None:
+        self._leave = leave
+        self.worker = place.worker
+        self._place = place
+        self._say = say
+        self._address = address_towards(host_and_port(place.lighthouse)[0])
+        use_gloo_interface(interface_of(self._address))
+        self._states = StateExchange(self._address, place.secret)
+        self._states.peers = self._peers
+        self._patience = Patience()
+        self._evaluation_patience = Patience(num_known=1)
+        self._evaluating_since = 0.0
+        self._group = RosteredGroup(timedelta(seconds=_CONNECT_S), self._me, place.backend)
+        self._manager: Manager | None = None
+        self._store: TCPStore | None = None
+        self._exchange: GradientExchange | None = None
+        self._fingerprint = ""
+        self._state_bytes = 0
+        self._capture: Callable[[], dict[str, Any]] | None = None
+        self._restore: Callable[[dict[str, Any]], None] | None = None
+        self._settled: Roster | None = None
+        self._part = Slice(0, 0, 0)
+        self._batch = 0
+        self._is_spoiled = False
+        self._began_at = self._committed_at = time.monotonic()
+
+    # Setting up
+
+    def wrap(
+        self, model: nn.Module, capture: Callable[[], dict[str, Any]], restore: Callable[[dict[str, Any]], None]
+    ) -> nn.Module:
+        self._fingerprint = _fingerprint(model)
+        self._state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+        self._capture, self._restore = capture, restore
+        self._exchange = GradientExchange(model, self._get_manager, self._group, self._patience.timeout)
+        return self._exchange.wrapped
+
+    def _meet(self, step: int) -> Manager:
+        """Go to the lighthouse with the step that this worker's state is of."""
+        self._store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104  peers read it
+        self._manager = Manager(
+            pg=self._group,
+            load_state_dict=self._heal,
+            state_dict=self._capture,
+            min_replica_size=1,
+            replica_id=self._place.name,
+            lighthouse_addr=self._place.lighthouse,
+            hostname=self._address,
+            store_addr=self._address,
+            store_port=self._store.port,
+            rank=0,
+            world_size=1,
+            timeout=timedelta(seconds=_CONNECT_S),
+            quorum_timeout=timedelta(seconds=_QUORUM_S),
+            connect_timeout=timedelta(seconds=_CONNECT_S),
+            heartbeat_interval=timedelta(milliseconds=_HEARTBEAT_MS),
+            checkpoint_transport=self._states,
+            init_sync=False,
+            quorum_retries=_QUORUM_RETRIES,
+        )
+        self._manager.load_state_dict({"step": step, "batches_committed": step})
+        return self._manager
+
+    def _heal(self, state: dict[str, Any]) -> None:
+        """A peer's state replaces this worker's, in the middle of a step."""
+        assert self._restore is not None
+        self._restore(state)
+        self._get_exchange().remember()  # if the step is spoiled, these are the buffers to go back to
+
+    # A step
+
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        manager = self._manager or self._meet(step)
+        roster = self._gather(manager)
+        self._began_at = time.monotonic()
+        if self._is_spoiled:
+            self._note_spoiled(roster)
+        step = manager.current_step()
+        if self._group.is_new and any(member.step != roster.step for member in roster.members):
+            self._patience.healing(self._state_bytes)
+        self._batch = batch_of(step)
+        self._part = self._my_part(roster, step)
+        self._get_exchange().remember()
+        return self._part
+
+    def expect(self, step: int, batch: int) -> Slice:
+        roster = self._group.roster
+        if roster is None:
+            return Slice(step, 0, batch)
+        part = split_by_shares(batch, [member.share for member in roster.members])[roster.mine]
+        return Slice(step, part.start, part.stop)
+
+    def exchange_in(self, *, this_pass: bool) -> None:
+        # What DDP's no_sync sets, but for a forward pass that the script makes.
+        self._get_exchange().wrapped.require_backward_grad_sync = this_pass
+
+    def announce(self, weight: float, loss_sum: float, scale: float) -> None:
+        self._get_exchange().begin(Contribution(self._part, weight, loss_sum, scale))
+
+    def total(self) -> Total:
+        manager, numbers = self._get_manager(), self._get_exchange().end()
+        if manager.errored() is None and not are_whole(numbers, self._part.step, self._batch):
+            manager.report_error(RuntimeError(f"the parts do not add up to step {self._part.step}: {numbers}"))
+        weight, loss_sum, scale_sum, samples, *_ = numbers
+        return Total(weight or 1.0, loss_sum, scale_sum / samples if samples else 1.0)
+
+    def commit(self) -> bool:
+        manager = self._get_manager()
+        committed = bool(manager.should_commit())
+        self._get_exchange().settle(committed=committed)
+        self._is_spoiled = not committed
+        roster = self._group.roster
+        if committed and roster is not None:
+            now = time.monotonic()
+            self._tell_changes(roster, now - self._committed_at)
+            self._patience.committed(now - self._began_at)
+            if self._group.is_new:
+                self._patience.grown()
+                self._forget_formation()
+            self._committed_at = now
+            self._group.is_new = False
+            self._settled = roster
+        return committed
+
+    def _forget_formation(self) -> None:
+        """Empty this worker's store: a restarted lighthouse counts from 1 again and must find nothing of that time."""
+        store: Any = self._store
+        if hasattr(store, "list_keys"):
+            for key in store.list_keys():
+                if "torchft/" in key:
+                    store.delete_key(key)
+
+    def _gather(self, manager: Manager) -> Roster:
+        """Wait until a group has formed that this worker is in."""
+        started, told = time.monotonic(), False
+        while True:
+            self._states.open(manager.current_step(), self._whole_state)
+            manager.start_quorum()
+            try:
+                manager.wait_quorum()
+            except Exception as error:
+                raise GroupError(
+                    f"the lighthouse at {self._place.lighthouse} does not answer: {error}",
+                    fix="start it again on the same address, or check the network, then start this worker with resume",
+                ) from error
+            roster = self._group.roster
+            if self._group.refusal is not None:
+                raise self._group.refusal
+            if roster is None or manager.errored() is not None:
+                manager.should_commit()  # this attempt is spoiled: the next quorum forms a new group
+                self._note_spoiled(roster)
+                continue
+            if roster.step > 0 or len(roster.members) >= self._place.expected:
+                return roster
+            if not told and time.monotonic() - started > _LONELY_S:
+                told = True
+                here = ", ".join(member.name for member in roster.members)
+                self._say(f"{len(roster.members)} of {self._place.expected} workers are here ({here}); waiting")
+            time.sleep(0.05)
+
+    def _note_spoiled(self, roster: Roster | None) -> None:
+        self._is_spoiled = False
+        before = set() if self._settled is None else self._settled.names
+        now = set() if roster is None else roster.names
+        self._patience.spoiled(someone_left=not before <= now)
+
+    def _my_part(self, roster: Roster, step: int) -> Slice:
+        takers = roster.participants() if self._group.is_new else list(range(len(roster.members)))
+        if roster.mine not in takers:
+            return Slice(step, 0, 0)
+        parts = split_by_shares(self._batch, [roster.members[index].share for index in takers])
+        part = parts[takers.index(roster.mine)]
+        return Slice(step, part.start, part.stop)
+
+    def _tell_changes(self, roster: Roster, stall_s: float) -> None:
+        if self._settled is None or self._settled.members == roster.members:
+            return
+        before, now = self._settled.names, roster.names
+        count = f"{len(now)} worker{'s' * (len(now) != 1)}"
+        for name in sorted(before - now):
+            self._say(f"{name} left at step {self._part.step}; {count} go on ({stall_s:.1f} s)")
+        for name in sorted(now - before):
+            self._say(f"{name} joined at step {self._part.step}; {count} go on ({stall_s:.1f} s)")
+
+    # Between steps
+
+    @property
+    def formation(self) -> int:
+        return self._group.formation
+
+    @property
+    def writes(self) -> bool:
+        """The first worker by name writes checkpoints."""
+        return self._group.roster is None or self._group.roster.mine == 0
+
+    def part_of(self, num_samples: int) -> range:
+        self._evaluating_since = time.monotonic()
+        roster = self._group.roster
+        if roster is None:
+            return range(num_samples)
+        return split_by_shares(num_samples, [member.share for member in roster.members])[roster.mine]
+
+    def sum(self, values: Tensor) -> Tensor:
+        if self._group.roster is None or len(self._group.roster.members) == 1:
+            return values
+        options = AllreduceOptions()
+        options.timeout = self._evaluation_patience.timeout()
+        summed = values.to(self._place.device) if self._group.backend == "nccl" else values
+        try:
+            self._group.allreduce([summed], options).wait(options.timeout)
+        except Exception as error:
+            self._evaluation_patience.spoiled(someone_left=False)
+            raise Lost(str(error)) from error
+        self._evaluation_patience.committed(time.monotonic() - self._evaluating_since)
+        return summed.to(values.device)
+
+    def close(self) -> None:
+        if self._manager is not None:
+            with suppress(Exception):
+                self._manager.shutdown(wait=False)
+        else:
+            self._states.shutdown()
+        self._leave()
+
+    # Plumbing
+
+    def _me(self) -> Member:
+        return Member(
+            name=self._place.name,
+            share=self._place.share,
+            step=self._get_manager().current_step(),
+            state_address=self._states.metadata(),
+            model=self._fingerprint,
+            nccl=own_nccl(self._place.device),
+        )
+
+    def _peers(self) -> list[str]:
+        roster = self._group.roster
+        if roster is None:
+            return []
+        return [roster.members[index].state_address for index in roster.participants()]
+
+    def _whole_state(self) -> dict[str, Any]:
+        assert self._capture is not None
+        return {"user": {"default": self._capture()}, "torchft": self._get_manager().state_dict()}
+
+    def _get_manager(self) -> Manager:
+        assert self._manager is not None
+        return self._manager
+
+    def _get_exchange(self) -> GradientExchange:
+        assert self._exchange is not None
+        return self._exchange
+
+
+def _fingerprint(model: nn.Module) -> str:
+    """A digest of what must be equal for gradients to be added up."""
+    shapes = [(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
+    return hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]

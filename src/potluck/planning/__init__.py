@@ -1,0 +1,1 @@
+"""Who takes how much of a global batch: pure functions. No torch."""

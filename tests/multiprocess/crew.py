@@ -1,0 +1,110 @@
+"""Several workers as real processes on loopback, with a lighthouse of their own for each scenario."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import torch
+from torchft.coordination import LighthouseServer
+
+from potluck.events.log import read_records
+from potluck.events.types import StepCommitted
+from tests.multiprocess import forked
+from tests.multiprocess.worker import work
+
+ROOT = Path(__file__).parents[2]
+SECRET = "a secret of the test"
+
+
+@contextmanager
+def lighthouses(number):
+    """Lighthouses in this process; yields their addresses."""
+    options = {"min_replicas": 1, "join_timeout_ms": 10_000, "quorum_tick_ms": 20, "heartbeat_timeout_ms": 1000}
+    servers = [LighthouseServer(bind="127.0.0.1:0", **options) for _ in range(number)]
+    try:
+        yield [f"http://127.0.0.1:{server.address().rsplit(':', 1)[1]}" for server in servers]
+    finally:
+        for server in servers:
+            server.shutdown()
+
+
+def start_lighthouse(port=0):
+    """A lighthouse that can be killed: a process of its own, and its address."""
+    options = f"bind='127.0.0.1:{port}', min_replicas=1, join_timeout_ms=10000, quorum_tick_ms=20"
+    code = (
+        "import time; from torchft.coordination import LighthouseServer; "
+        f"server = LighthouseServer({options}, heartbeat_timeout_ms=1000); "
+        "print(server.address().rsplit(':', 1)[1], flush=True); time.sleep(1000)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, cwd=ROOT
+    )
+    return process, f"http://127.0.0.1:{process.stdout.readline().strip()}"
+
+
+def environment(lighthouse, worker, *, share=1, expected=1):
+    return {
+        "POTLUCK_LIGHTHOUSE": lighthouse,
+        "POTLUCK_SECRET": SECRET,
+        "POTLUCK_MACHINE": f"machine{worker}",
+        "POTLUCK_SHARE": str(share),
+        "POTLUCK_WORKERS": str(expected),
+    }
+
+
+class Worker:
+    """A process that works through scenarios in a folder of its own."""
+
+    def __init__(self, folder, name, scenarios):
+        self.home = folder / name
+        self.home.mkdir(exist_ok=True, parents=True)
+        self.output = self.home / "output.txt"
+        variables = {"POTLUCK_RUNS_DIR": str(self.home / "experiments")}
+        self.process = forked.start(work, [json.dumps(scenarios)], output=self.output, variables=variables)
+
+    def committed(self, run):
+        """This worker's committed steps so far."""
+        files = (self.home / "experiments" / run / "events").glob("*.jsonl")
+        return [r.event for file in files for r in read_records(file) if isinstance(r.event, StepCommitted)]
+
+    def wait_for_step(self, run, step, timeout_s=60):
+        import time
+
+        deadline = time.monotonic() + timeout_s
+        while not any(event.step >= step for event in self.committed(run)):
+            assert time.monotonic() < deadline, f"no step {step}: {self.output.read_text()}"
+            assert self.process.is_alive(), self.output.read_text()
+            time.sleep(0.02)
+
+    def kill(self, number=signal.SIGKILL):
+        if self.process.is_alive():
+            os.kill(self.process.pid, number)
+
+    def finish(self, timeout_s=100):
+        self.process.join(timeout_s)
+        hangs = self.process.is_alive()
+        self.kill()
+        self.process.join()
+        code, self_output = self.process.exitcode, self.output.read_text()
+        self.process.close()
+        assert not hangs, f"still running: {self_output}"
+        return code, self_output
+
+
+def finish(workers, timeout_s=100):
+    """Wait for all; fail with what they printed."""
+    ends = [worker.finish(timeout_s) for worker in workers]
+    assert [code for code, _ in ends] == [0] * len(workers), "\n---\n".join(output for _, output in ends)
+    return [output for _, output in ends]
+
+
+def result(folder, name, run):
+    return torch.load(folder / name / f"{run}.pt", weights_only=True)
+
+
+def largest_difference(first, second):
+    return max((first["state"][key] - second["state"][key]).abs().max().item() for key in first["state"])

@@ -1,0 +1,227 @@
+"""Workers that come, go, freeze and come back: the result is what one process computes."""
+
+import json
+import random
+import signal
+import time
+
+import pytest
+
+from potluck.engine.position import DataOrder
+from tests.multiprocess.crew import (
+    Worker,
+    environment,
+    finish,
+    largest_difference,
+    lighthouses,
+    result,
+    start_lighthouse,
+)
+
+LONG = {"run": "run", "num_samples": 80, "global_batch": 16, "epochs": 40, "pause_s": 0.025}  # 5 steps an epoch
+NUM_STEPS = 200
+
+
+def scenario(folder, name, environment_variables, **changes):
+    home = folder / name
+    return {
+        **LONG,
+        "environment": environment_variables,
+        "result": str(home / "run.pt"),
+        "ids": str(home / "ids.jsonl"),
+        **changes,
+    }
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("alone")
+    finish([Worker(folder, "one", [{**LONG, "pause_s": 0, "result": str(folder / "one" / "run.pt")}])])
+    return result(folder, "one", "run")
+
+
+class Crew:
+    """Workers of one run, by number."""
+
+    def __init__(self, folder, address, expected):
+        self.folder, self.address, self.expected = folder, address, expected
+        self.workers, self.lives = {}, {}
+
+    def start(self, number, **changes):
+        name = f"worker{number}"
+        variables = environment(self.address, number, expected=self.expected)
+        self.workers[number] = Worker(self.folder, name, [scenario(self.folder, name, variables, **changes)])
+        return self.workers[number]
+
+    def finish(self):
+        finish(list(self.workers.values()))
+        return {number: result(self.folder, f"worker{number}", "run") for number in self.workers}
+
+
+@pytest.fixture
+def crew(tmp_path):
+    with lighthouses(1) as [address]:
+        together = Crew(tmp_path, address, 3)
+        for number in range(3):
+            together.start(number)
+        yield together
+        for worker in together.workers.values():
+            if worker.process._popen is not None:
+                worker.kill()
+                worker.process.join()
+
+
+def check(results, alone):
+    first = next(iter(results.values()))
+    assert first["step"] == alone["step"] == NUM_STEPS
+    for other in results.values():
+        assert largest_difference(first, other) == 0
+    assert largest_difference(alone, first) < 1e-8
+    assert first["scores"][-1] == pytest.approx(alone["scores"][-1], abs=1e-9)
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_killed_worker_comes_back(crew, alone, number):
+    crew.workers[number].wait_for_step("run", 20)
+    crew.workers[number].kill()
+    assert crew.workers[number].finish()[0] == -signal.SIGKILL
+    crew.workers[2].wait_for_step("run", 30)
+    crew.start(number)
+    check(crew.finish(), alone)
+    said = crew.workers[2].output.read_text()
+    assert f"machine{number}-0 left at step" in said
+    assert "2 workers go on" in said
+    assert f"machine{number}-0 joined at step" in said
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("step", [18, 20])  # in the middle of an epoch, and while all evaluate
+def test_a_frozen_worker_comes_back_by_itself(crew, alone, step):
+    crew.workers[1].wait_for_step("run", step)
+    crew.workers[1].kill(signal.SIGSTOP)
+    time.sleep(3)
+    crew.workers[1].kill(signal.SIGCONT)
+    check(crew.finish(), alone)
+    assert "machine1-0 left at step" in crew.workers[0].output.read_text()
+
+
+@pytest.mark.timeout(150)
+def test_a_worker_leaves_by_ctrl_c_and_another_joins_late(crew, alone):
+    crew.workers[1].wait_for_step("run", 20)
+    crew.workers[1].kill(signal.SIGINT)
+    code, _ = crew.workers.pop(1).finish()
+    assert code == 130
+    crew.start(7)
+    check(crew.finish(), alone)
+    steps = [event.step for event in crew.workers[0].committed("run")]
+    assert steps == list(range(1, NUM_STEPS + 1))  # none lost, none twice
+
+
+@pytest.mark.timeout(150)
+def test_the_lighthouse_may_be_restarted(tmp_path, alone):
+    process, address = start_lighthouse()
+    crew = Crew(tmp_path, address, 3)
+    for number in range(3):
+        crew.start(number)
+    crew.workers[1].wait_for_step("run", 20)
+    process.kill()
+    process.communicate()
+    time.sleep(3)
+    process, _ = start_lighthouse(address.rsplit(":", 1)[1])
+    try:
+        check(crew.finish(), alone)
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def committed_ids(folder, survivor):
+    """For each committed step, the samples that all workers brought to the formation that committed it."""
+    brought = {}
+    for file in folder.glob("*/ids.jsonl"):
+        for line in file.read_text().splitlines():
+            step, formation, ids = json.loads(line)
+            brought.setdefault((step, formation), []).extend(ids)
+    return {event.step - 1: sorted(brought[event.step - 1, event.formation]) for event in survivor.committed("run")}
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_every_sample_counts_exactly_once_through_kills_and_joins(crew, alone, seed):
+    chance = random.Random(seed)
+    order = DataOrder(80, 16, seed=5)
+    at = 5
+    for _ in range(3):
+        at += chance.randint(8, 25)
+        crew.workers[0].wait_for_step("run", at)
+        number = chance.choice([1, 2])
+        crew.workers[number].kill()
+        crew.workers[number].finish()
+        time.sleep(chance.random())
+        crew.start(number)
+    check(crew.finish(), alone)
+    found = committed_ids(crew.folder, crew.workers[0])
+    assert sorted(found) == list(range(NUM_STEPS))
+    for epoch in range(40):
+        ids = [index for step in range(5 * epoch, 5 * epoch + 5) for index in found[step]]
+        assert sorted(ids) == list(range(80)), f"epoch {epoch}"
+    assert order.steps_per_epoch == 5
+
+
+@pytest.mark.timeout(150)
+def test_resume_with_three_then_two_then_four_workers(tmp_path, alone):
+    """Mid-epoch each time; a machine without a checkpoint of its own is healed by one that has it."""
+    for part, (count, max_steps) in enumerate([(3, 33), (2, 117), (4, None)]):
+        with lighthouses(1) as [address]:
+            crew = Crew(tmp_path, address, count)
+            options = {"resume": True}
+            for number in range(count):
+                crew.start(number, max_steps=max_steps, options=options, pause_s=0)
+            results = crew.finish()
+        assert {each["step"] for each in results.values()} == {max_steps or NUM_STEPS}, part
+    check(results, alone)
+
+
+@pytest.mark.timeout(150)
+def test_batchnorm_statistics_are_combined_by_samples(tmp_path):
+    with lighthouses(1) as [address]:
+        workers = []
+        for number, share in enumerate((11, 5)):
+            name = f"worker{number}"
+            variables = environment(address, number, share=share, expected=2)
+            changes = {"model": "batchnorm", "epochs": 2}
+            workers.append(Worker(tmp_path, name, [scenario(tmp_path, name, variables, **changes)]))
+        finish(workers)
+    first, second = (result(tmp_path, f"worker{number}", "run") for number in range(2))
+    assert largest_difference(first, second) == 0
+    assert first["state"]["1.running_mean"].abs().max() > 0
+
+
+@pytest.mark.timeout(100)
+def test_different_models_are_refused_with_a_word(tmp_path):
+    with lighthouses(1) as [address]:
+        workers = []
+        for number, model in enumerate(("mlp", "transformer")):
+            name = f"worker{number}"
+            variables = environment(address, number, expected=2)
+            workers.append(Worker(tmp_path, name, [scenario(tmp_path, name, variables, model=model)]))
+        ends = [worker.finish() for worker in workers]
+    assert [code for code, _ in ends] == [1, 1]
+    assert "trains another model than" in ends[0][1]
+
+
+@pytest.mark.timeout(100)
+def test_a_joiner_takes_the_loss_scale_of_the_group(tmp_path):
+    """In fp16 with clipping: the step in which it is healed must be unscaled and clipped like everybody's."""
+    half = {"dtype": "float32", "options": {"mixed_precision": "fp16"}, "clip": 0.5, "pause_s": 0.02}
+    with lighthouses(1) as [address]:
+        crew = Crew(tmp_path, address, 2)
+        for number in range(2):
+            crew.start(number, loss_scale=1024.0, **half)
+        crew.workers[0].wait_for_step("run", 20)
+        crew.start(2, loss_scale=65536.0, **half)
+        results = crew.finish()
+    assert "machine2-0 joined" in crew.workers[0].output.read_text()
+    assert {each["step"] for each in results.values()} == {NUM_STEPS}
+    assert all(largest_difference(results[0], other) == 0 for other in results.values())
