@@ -62,14 +62,15 @@ def train(scenario):
             for inputs, targets, ids in loader:
                 step = run._progress.open_step
                 loss = nn.functional.cross_entropy(prepared(inputs), targets)
-                run.backward(loss)
-                if scenario.get("clip"):
-                    run.clip_gradients(scenario["clip"])
                 used += ids.tolist() if step.samples else []
-                if "ids" in scenario and step.has_all_gradients:
+                # Written before the exchange: after it the others may commit, even if this process is killed at once.
+                if "ids" in scenario and step.is_last_micro_batch:
                     with open(scenario["ids"], "a") as file:  # noqa: PTH123
                         file.write(json.dumps([step.number, run._group.formation, used]) + "\n")
                     used = []
+                run.backward(loss)
+                if scenario.get("clip"):
+                    run.clip_gradients(scenario["clip"])
                 optimizer.step()
                 scheduler.step()
                 optimizer.zero_grad()
