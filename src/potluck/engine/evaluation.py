@@ -49,7 +49,7 @@ def _add_up(
 ) -> dict[str, list[float]]:
     totals: dict[str, list[float]] = {}
     for start in range(mine.start, mine.stop, batch):
-        indices = list(mine[start - mine.start : start - mine.start + batch])
+        indices = list(range(start, min(start + batch, mine.stop)))
         values = measure(*arguments(to_device(samples[0, indices], device)))
         for name, value in values.items():
             total = totals.setdefault(name, [0.0, 0.0])

@@ -25,15 +25,31 @@ class Contribution(NamedTuple):
     loss_sum: float
     scale: float
 
-    def numbers(self) -> list[float]:
-        """Numbers whose sums show whether the parts meet without gap or overlap: see `are_whole`."""
+    def numbers(self) -> "Sums":
+        """This worker's summand of everything that is added up."""
         step, start, stop = self.part
         size = stop - start
-        squares = stop * stop - start * start
-        return [self.weight, self.loss_sum, self.scale * size, float(size), float(squares), float(step * size)]
+        return Sums(
+            weight=self.weight,
+            loss=self.loss_sum,
+            scale=self.scale * size,
+            samples=float(size),
+            squares=float(stop * stop - start * start),
+            steps=float(step * size),
+        )
 
 
-NUM_NUMBERS = 6
+class Sums(NamedTuple):
+    """Numbers that travel with the gradients and are added up over all workers."""
+
+    weight: float
+    loss: float
+    scale: float
+    samples: float
+    squares: float
+    steps: float
+
+
 _GRACE = timedelta(seconds=5)
 # Buffers travel with the gradients; newer versions of torch have another word for leaving them alone in forward.
 _DDP_PARAMETERS = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
@@ -42,10 +58,9 @@ _KEEP_BUFFERS: dict[str, Any] = {
 }
 
 
-def are_whole(numbers: list[float], step: int, batch: int) -> bool:
+def are_whole(sums: Sums, step: int, batch: int) -> bool:
     """Whether the parts add up to exactly this step's global batch: every sample once, of this step."""
-    _, _, _, size, squares, steps = numbers
-    return size == batch and squares == batch * batch and steps == step * batch
+    return sums.samples == batch and sums.squares == batch * batch and sums.steps == step * batch
 
 
 class GradientExchange:
@@ -93,13 +108,14 @@ class GradientExchange:
             control.zero_()  # zero times a stale infinity is not zero
         self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
 
-    def end(self) -> list[float]:
+    def end(self) -> Sums:
         """The sums of all workers' numbers."""
         assert self._control is not None
         control, self._control = self._control.wait().cpu(), None
-        numbers: list[float] = control[:NUM_NUMBERS].tolist()
-        self._combined = control[NUM_NUMBERS:] / max(numbers[3], 1.0)
-        return numbers
+        num_sums = len(Sums._fields)
+        sums = Sums(*control[:num_sums].tolist())
+        self._combined = control[num_sums:] / max(sums.samples, 1.0)
+        return sums
 
     def settle(self, *, committed: bool) -> None:
         """After the verdict: all workers' buffers combined, or those from before the spoiled step."""

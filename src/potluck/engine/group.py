@@ -25,10 +25,6 @@ class Group(Protocol):
     """What a step needs from the others: who takes which samples, summed gradients, one verdict."""
 
     @property
-    def worker(self) -> int:
-        """This worker's number in the run's files."""
-
-    @property
     def writes(self) -> bool:
         """Whether this worker writes the checkpoints."""
 
@@ -75,7 +71,6 @@ class Group(Protocol):
 class Alone:
     """A run of one worker: every part is the whole, every verdict its own."""
 
-    worker = 0
     writes = True
     formation = 0
 

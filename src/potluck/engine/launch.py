@@ -59,7 +59,6 @@ class Launched:
                 lighthouse, secret = self._meet_under_torchrun()
         place = Place(
             name=self._name,
-            worker=self._launch.worker,
             lighthouse=lighthouse,
             secret=secret.encode(),
             share=self._launch.share,

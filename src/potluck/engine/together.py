@@ -38,7 +38,6 @@ class Place:
     """This worker's place in a group."""
 
     name: str
-    worker: int
     lighthouse: str
     secret: bytes
     share: int = 1
@@ -53,7 +52,6 @@ class Together:
 
     def __init__(self, place: Place, say: Callable[[str], None], leave: Callable[[], None]) -> None:
         self._leave = leave
-        self.worker = place.worker
         self._place = place
         self._say = say
         self._address = address_towards(host_and_port(place.lighthouse)[0])
@@ -151,11 +149,10 @@ class Together:
         self._get_exchange().begin(Contribution(self._part, weight, loss_sum, scale))
 
     def total(self) -> Total:
-        manager, numbers = self._get_manager(), self._get_exchange().end()
-        if manager.errored() is None and not are_whole(numbers, self._part.step, self._batch):
-            manager.report_error(RuntimeError(f"the parts do not add up to step {self._part.step}: {numbers}"))
-        weight, loss_sum, scale_sum, samples, *_ = numbers
-        return Total(weight or 1.0, loss_sum, scale_sum / samples if samples else 1.0)
+        manager, sums = self._get_manager(), self._get_exchange().end()
+        if manager.errored() is None and not are_whole(sums, self._part.step, self._batch):
+            manager.report_error(RuntimeError(f"the parts do not add up to step {self._part.step}: {sums}"))
+        return Total(sums.weight or 1.0, sums.loss, sums.scale / sums.samples if sums.samples else 1.0)
 
     def commit(self) -> bool:
         manager = self._get_manager()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from potluck.core.errors import GroupError, SettingsError
 from potluck.engine.addresses import address_towards, host_and_port, interface_of
 from potluck.engine.backend import check_backend, choose_backend
-from potluck.engine.exchange import Contribution, are_whole
+from potluck.engine.exchange import Contribution, Sums, are_whole
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
 from potluck.engine.roster import Member, Roster
@@ -36,7 +36,7 @@ def test_parts_that_meet_are_whole_and_others_are_not(batch, cuts, step):
     parts = [Slice(step, a, b) for a, b in pairwise(ends)]
 
     def sums(parts):
-        return [sum(column) for column in zip(*(Contribution(p, 1.0, 0.0, 1.0).numbers() for p in parts), strict=True)]
+        return Sums(*map(sum, zip(*(Contribution(p, 1.0, 0.0, 1.0).numbers() for p in parts), strict=True)))
 
     assert are_whole(sums(parts), step, batch)
     assert not are_whole(sums([*parts, parts[0]]), step, batch)
