@@ -19,12 +19,15 @@ START_CORES = 1.0  # importing torch is not what is measured: machines get their
 class LabCrew:
     """One worker a machine, a lighthouse on the first."""
 
-    def __init__(self, lab: Lab, folder: Path, arguments: list[str], *, expected: int) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, arguments: list[str], *, expected: int, module: str = "benchmarks.worker"
+    ) -> None:
         self.lab = lab
         self.folder = folder
         self.workers: dict[str, Process] = {}
         self._arguments = arguments
         self._expected = expected
+        self._module = module
         self._host = lab.machines[0]
         self._declared = {machine.name: machine.cores() for machine in lab.machines}
         self.start_lighthouse()
@@ -44,7 +47,7 @@ class LabCrew:
         machine = self.lab[name]
         machine.slow(START_CORES)
         self.workers[name] = machine.start(
-            [sys.executable, "-m", "benchmarks.worker", str(self.result(name)), *self._arguments],
+            [sys.executable, "-m", self._module, "--worker", str(self.result(name)), *self._arguments],
             cwd=ROOT,
             env={
                 "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
@@ -61,6 +64,7 @@ class LabCrew:
         self.lab[name].slow(self._declared[name])
 
     def result(self, name: str) -> Path:
+        """Where the machine's worker leaves what it has to show at the end."""
         return self.folder / f"{name}.pt"
 
     def records(self, name: str) -> list[Record]:

@@ -1,8 +1,11 @@
 """Gradients summed over workers by stock DDP's reducer, bucket by bucket, while backward still runs."""
 
 import inspect
+import struct
+import zlib
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -24,6 +27,7 @@ class Contribution(NamedTuple):
     weight: float
     loss_sum: float
     scale: float
+    is_last: bool = False
 
     def numbers(self) -> "Sums":
         """This worker's summand of everything that is added up."""
@@ -33,9 +37,9 @@ class Contribution(NamedTuple):
             weight=self.weight,
             loss=self.loss_sum,
             scale=self.scale * size,
-            samples=float(size),
-            squares=float(stop * stop - start * start),
-            steps=float(step * size),
+            samples=size,
+            borders=_mark(step, stop) - _mark(step, start),
+            leaving=self.is_last,
         )
 
 
@@ -46,11 +50,10 @@ class Sums(NamedTuple):
     loss: float
     scale: float
     samples: float
-    squares: float
-    steps: float
+    borders: float
+    leaving: float
 
 
-_GRACE = timedelta(seconds=5)
 # Buffers travel with the gradients; newer versions of torch have another word for leaving them alone in forward.
 _DDP_PARAMETERS = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
 _KEEP_BUFFERS: dict[str, Any] = {
@@ -59,8 +62,17 @@ _KEEP_BUFFERS: dict[str, Any] = {
 
 
 def are_whole(sums: Sums, step: int, batch: int) -> bool:
-    """Whether the parts add up to exactly this step's global batch: every sample once, of this step."""
-    return sums.samples == batch and sums.squares == batch * batch and sums.steps == step * batch
+    """Whether the parts add up to exactly this step's global batch: every sample once, of this step.
+
+    Each part brings the mark of its end minus the mark of its beginning. Where parts meet these cancel, and the marks
+    of the batch's own ends remain.
+    """
+    return sums.samples == batch and sums.borders == _mark(step, batch) - _mark(step, 0)
+
+
+def _mark(step: int, position: int) -> int:
+    """A number that belongs to this place of this step; small enough for a float64 to add up millions exactly."""
+    return zlib.crc32(struct.pack(">qq", step, position))
 
 
 class GradientExchange:
@@ -79,9 +91,10 @@ class GradientExchange:
         self._contributes = True
         self._device = next(model.parameters()).device
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._all_buffers = dict(model.named_buffers())
+        self._before = {name: buffer.clone() for name, buffer in self._all_buffers.items()}
         self._control: Future[Tensor] | None = None
         self._combined: Tensor | None = None
-        self._before = [buffer.clone() for buffer in self._buffers]
         self.wrapped = nn.parallel.DistributedDataParallel(
             model,
             # Buckets must never be rebuilt, or those of a healed worker would differ: hence find_unused_parameters.
@@ -94,8 +107,12 @@ class GradientExchange:
 
     def remember(self) -> None:
         """Keep the buffers as they are before the step's first forward pass."""
-        for kept, buffer in zip(self._before, self._buffers, strict=True):
-            kept.copy_(buffer)
+        for name, buffer in self._all_buffers.items():
+            self._before[name].copy_(buffer)
+
+    def between_steps(self, parameters_and_buffers: dict[str, Any]) -> dict[str, Any]:
+        """A model's state dict without what the open step's forward passes have done to the buffers."""
+        return parameters_and_buffers | {k: v for k, v in self._before.items() if k in parameters_and_buffers}
 
     def begin(self, contribution: Contribution) -> None:
         """Send the small tensor; the buckets follow as backward fills them."""
@@ -120,8 +137,8 @@ class GradientExchange:
     def settle(self, *, committed: bool) -> None:
         """After the verdict: all workers' buffers combined, or those from before the spoiled step."""
         if not committed:
-            for kept, buffer in zip(self._before, self._buffers, strict=True):
-                buffer.copy_(kept)
+            for name, buffer in self._all_buffers.items():
+                buffer.copy_(self._before[name])
         elif self._buffers and self._combined is not None:
             parts = torch.split(self._combined, [buffer.numel() for buffer in self._buffers])
             for buffer, part in zip(self._buffers, parts, strict=True):
@@ -143,14 +160,19 @@ class GradientExchange:
                 manager.wait_quorum()
                 options = AllreduceOptions()
                 options.timeout = self._timeout()
-                work = self._group.allreduce([tensor], options)
-                # Asking for the value raises what went wrong: a future that nobody asks keeps it to itself.
-                summed = work.get_future().then(lambda done: (done.value(), tensor)[1])
-                # Gloo gives up first: only then does it no longer write into the tensor.
-                wrapped: Future[Tensor] = manager.wrap_future(summed, tensor, timeout=options.timeout + _GRACE)
-                return wrapped
+                # The timeout is the backend's own: when it gives up, it no longer writes into the tensor.
+                summed: Future[Any] = self._group.allreduce([tensor], options).get_future()
+                return summed.then(partial(self._note_end, tensor))
             except Exception as error:  # noqa: BLE001  a peer is gone: the step will not be committed
                 manager.report_error(error)
         done: Future[Tensor] = Future()
         done.set_result(tensor)
         return done
+
+    def _note_end(self, tensor: Tensor, done: Future[Any]) -> Tensor:
+        """Asking for the value raises what went wrong; a future that nobody asks keeps it to itself."""
+        try:
+            done.value()
+        except Exception as error:  # noqa: BLE001
+            self._manager().report_error(error)
+        return tensor

@@ -30,7 +30,7 @@ class Launched:
         self._launch = launch
         self._backend = check_backend(backend)
         self._device = device
-        self._name = f"{machine}-{launch.worker}"
+        self._machine = machine
         self._lighthouse: LighthouseServer | None = None
         self._store: TCPStore | None = None
         self._noise: NativeNoise | None = None
@@ -58,7 +58,8 @@ class Launched:
             with _reaching(self._launch):
                 lighthouse, secret = self._meet_under_torchrun()
         place = Place(
-            name=self._name,
+            name=f"{self._machine}-{self._launch.worker}",
+            machine=self._machine,
             lighthouse=lighthouse,
             secret=secret.encode(),
             share=self._launch.share,

@@ -65,6 +65,7 @@ class SharedLoader:
                 step.hand_out(piece.num_samples)
                 self._group.exchange_in(this_pass=step.is_last_micro_batch)
                 yield batch
+                del batch  # while the next one is read, only the script may hold it
             step.finish()
             progress.end_step()
             if step.counts and progress.step % order.steps_per_epoch == 0:

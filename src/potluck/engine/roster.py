@@ -17,12 +17,15 @@ class Member:
     """One worker as the others see it."""
 
     name: str
+    machine: str
     share: int
     step: int
     state_address: str
     model: str
     """A digest of the parameters' names, shapes and types: different models cannot be added up."""
     nccl: str
+    weights: str = ""
+    """A digest of the parameters' values; empty once this worker has trained with others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,20 @@ class Roster:
     @property
     def names(self) -> set[str]:
         return {member.name for member in self.members}
+
+    @property
+    def machines(self) -> set[str]:
+        return {member.machine for member in self.members}
+
+    @property
+    def me(self) -> Member:
+        return self.members[self.mine]
+
+    @property
+    def example(self) -> Member:
+        """Whose state counts where members of one step differ: of one who has trained, else of the first."""
+        candidates = [self.members[index] for index in self.participants()]
+        return next((member for member in candidates if not member.weights), candidates[0])
 
     def participants(self) -> list[int]:
         """Members that have that step's state; the others are healed first."""
@@ -90,6 +107,26 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     def errored(self) -> Exception | None:
         error: Exception | None = None if self._pg is None else self._pg.errored()
         return error
+
+
+def tell_changes(before: Roster, now: Roster, step: int, stall_s: float) -> list[str]:
+    """One line for each machine that left or came since, and for workers of machines that stay."""
+    if before.members == now.members:
+        return []
+    go_on = f"{_count(now.machines)} {'goes' if len(now.machines) == 1 else 'go'} on ({stall_s:.1f} s)"
+    left = [f"{who} left at step {step}; {go_on}" for who in _missing_in(now, before)]
+    return left + [f"{who} joined at step {step}; {go_on}" for who in _missing_in(before, now)]
+
+
+def _missing_in(one: Roster, other: Roster) -> list[str]:
+    """Whom the other has and this one has not."""
+    machines = sorted(other.machines - one.machines)
+    workers = [m for m in other.members if m.machine in one.machines and m.name not in one.names]
+    return machines + [f"a worker of {member.machine} ({member.name})" for member in workers]
+
+
+def _count(machines: set[str]) -> str:
+    return f"{len(machines)} machine{'s' * (len(machines) != 1)}"
 
 
 def check_same_model(members: tuple[Member, ...], mine: Member) -> None:

@@ -35,6 +35,7 @@ from potluck.engine.prepared import (
 )
 from potluck.engine.progress import Progress
 from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
+from potluck.engine.step import Step
 from potluck.events import types as events
 
 
@@ -170,13 +171,20 @@ class Run:
         weight = step.add(loss, count)
         weighted = self._precision.scale(loss * weight)
         if step.is_last_micro_batch:
-            self._group.announce(step.weight, step.loss_sum, self._precision.loss_scale)
+            self._announce(step)
         weighted.backward()  # type: ignore[no-untyped-call]
         if not step.is_last_micro_batch:
             return
         step.total = self._group.total()
         weigh(trained_parameters(self._progress.training.optimizer), step.total.weight / step.global_batch)
         self._precision.unscale(self._progress.training.optimizer, step.total.scale)
+
+    def _announce(self, step: Step) -> None:
+        progress = self._progress
+        scale, is_last = self._precision.loss_scale, bool(progress.stop)
+        part = self._group.announce(step.weight, step.loss_sum, scale, is_last=is_last)
+        if part.step != step.number:
+            step.move(part.step, progress.order.epoch_of(part.step), progress.order.batch_of(part.step))
 
     def clip_gradients(self, max_norm: float) -> Tensor | None:
         """Scale the global gradient down to this norm; return the norm before. Call it after `backward`."""
