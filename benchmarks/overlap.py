@@ -29,8 +29,8 @@ from benchmarks.crew import LabCrew
 from lab import Lab
 from potluck.engine.addresses import address_towards
 
-NUM_LAYERS, WIDTH = 12, 512
-WARM_UP_STEPS = 4
+NUM_LAYERS, WIDTH = 8, 512
+WARM_UP_STEPS = 3
 STORE_PORT = 29520
 BAR = 0.6
 
@@ -38,9 +38,9 @@ BAR = 0.6
 def main() -> None:
     """Measure, print, and end with one JSON line if asked; exit 1 where the bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=40)
-    parser.add_argument("--batch", type=int, default=768, help="global batch")
-    parser.add_argument("--rate", type=int, default=1000, help="of both machines' links, Mbit/s")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=36000, help="global batch")
+    parser.add_argument("--rate", type=int, default=100, help="of both machines' links, Mbit/s")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", metavar="RESULT", help=argparse.SUPPRESS)
     parser.add_argument("--first", help=argparse.SUPPRESS)

@@ -75,6 +75,15 @@ def _mark(step: int, position: int) -> int:
     return zlib.crc32(struct.pack(">qq", step, position))
 
 
+def bucket_megabytes(num_bytes: int) -> float:
+    """The size of a bucket for a model of that many bytes: about sixteen buckets, none smaller than a megabyte.
+
+    What the last bucket holds cannot be hidden behind backward. DDP's 25 MB suit a datacentre's network: a small model
+    would be one bucket, and on a home network wait for all of it.
+    """
+    return min(25.0, max(1.0, num_bytes / 16 / (1 << 20)))
+
+
 class GradientExchange:
     """A model in DDP whose buckets go through torchft's process group, plus one small tensor a step.
 
@@ -101,6 +110,7 @@ class GradientExchange:
             process_group=ProcessGroupDummy(0, 1),
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
+            bucket_cap_mb=bucket_megabytes(sum(p.numel() * p.element_size() for p in model.parameters())),
             **_KEEP_BUFFERS,
         )
         self.wrapped.register_comm_hook(None, self._sum_bucket)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from potluck.core.errors import GroupError, SettingsError
 from potluck.engine.addresses import address_towards, host_and_port, interface_of
 from potluck.engine.backend import check_backend, choose_backend
-from potluck.engine.exchange import Contribution, Sums, are_whole
+from potluck.engine.exchange import Contribution, Sums, are_whole, bucket_megabytes
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
 from potluck.engine.roster import Member, Roster, tell_changes
@@ -132,3 +132,9 @@ def test_addresses():
     assert interface_of("127.0.0.1") == "lo"
     with pytest.raises(GroupError, match="no interface"):
         interface_of("192.0.2.1")
+
+
+def test_buckets_leave_little_that_backward_cannot_hide():
+    assert bucket_megabytes(1_500_000) == 1.0
+    assert bucket_megabytes(102 << 20) == pytest.approx(102 / 16)
+    assert bucket_megabytes(10 << 30) == 25.0
