@@ -58,7 +58,7 @@ class CostTable:
         # The division may have been rounded across a whole number: ask the cost itself.
         samples += self.seconds(samples + 1) <= limit_s
         samples -= self.seconds(samples) > limit_s
-        return np.clip(samples, 0, batch)
+        return np.asarray(np.clip(samples, 0, batch))
 
     def only(self, rows: Numbers) -> "CostTable":
         """The table of these workers."""
@@ -70,7 +70,7 @@ class CostTable:
 
     def _micro_batch(self, samples: Numbers) -> Numbers:
         at = self._knot(self._at, samples)
-        return (samples > 0) * (self._seconds[at] + self._slope[at] * (samples - self._at[at]))
+        return np.asarray((samples > 0) * (self._seconds[at] + self._slope[at] * (samples - self._at[at])))
 
     def _knot(self, knots: Numbers, values: Numbers) -> Any:
         """An index of the last knot at or before each value, the first if there is none."""

@@ -1,4 +1,4 @@
-"""Questions before a run: what does each machine bring, what would a faster cable bring, what does a benched one cost."""
+"""Questions before a run: what each machine brings, what a faster cable would bring, what a benched one would cost."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
