@@ -62,7 +62,9 @@ def test_the_one_who_waits_least_waits_for_the_wire_only():
 def test_on_an_accelerator_compute_is_what_the_device_took():
     import torch
 
-    device = torch.accelerator.current_accelerator()
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        pytest.skip("this computer has no accelerator")
     matrix = torch.randn(4096, 4096, device=device)
     torch.accelerator.synchronize()
     timer = StepTimer(device)
