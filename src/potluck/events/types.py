@@ -94,7 +94,7 @@ class StepCommitted(Event, frozen=True, tag="step_committed"):
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
     """From this step on the global batch is split so. Every worker computes and tells the same."""
 
-    step: int  # the first that it is for
+    step: int  # the first committed step that it is for
     policy: str
     shares: dict[str, int]  # by worker
     reason: str
