@@ -14,17 +14,19 @@ _HALF_LIFE = 16  # timings after which one counts half
 _NUM_RECENT = 4
 _OTHER_PACE = 1.15  # all recent timings beyond this factor: the machine itself has changed
 _BAD_FIT = 0.1
+_SMALLEST_PART = 16
 
 
 def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_cap: int | None = None) -> ComputeProfile:
     """The cost that a trial at several batch sizes shows; a curve through the medians where a line is far off."""
     medians = {size: statistics.median(times) for size, times in sorted(seconds_by_size.items())}
-    timings = [Timed(size, seconds) for size, seconds in medians.items()]
+    # The smallest sizes often take kernels of their own, and hardly a share is so small.
+    timings = [Timed(size, seconds) for size, seconds in medians.items() if size * _SMALLEST_PART >= max(medians)]
     line = fit_line(timings, [1.0] * len(timings))
     deviations = [abs(line.seconds(timed) / timed.seconds - 1) for timed in timings]
     noise = statistics.median(_relative_error(times) for times in seconds_by_size.values())
     profile = _as_profile(line, memory_cap, error=noise)
-    if len(medians) < 3 or max(deviations) <= _BAD_FIT:
+    if len(timings) < 3 or max(deviations) <= _BAD_FIT:
         return replace(profile, error=max(noise, statistics.median(deviations)))
     return _curve(medians, memory_cap, noise)
 

@@ -48,10 +48,11 @@ def find_memory_cap(
     will need is reckoned from the last ones, and not tried if it would be more than there is.
     """
     fits = 0
+    room = None if free_bytes is None else int(free_bytes() * _USABLE)
     peak = PeakMemory()
     grown: dict[int, int] = {}
     for size in _doubling(largest):
-        if free_bytes is not None and (most := _most_that_fits(grown, int(free_bytes() * _USABLE))) < size:
+        if room is not None and (most := _most_that_fits(grown, room)) < size:
             return max(1, most)
         peak.restart()
         try:
@@ -82,16 +83,18 @@ def _most_that_fits(grown: dict[int, int], room: int) -> int:
 
 
 class PeakMemory:
-    """How much this process grew at most since `restart`; Linux keeps the mark."""
+    """How much larger this process was at most, since `restart`, than when this object was made; Linux keeps the mark.
+
+    Freed memory that the allocator holds on to counts as used before as after, so it hides nothing.
+    """
 
     def __init__(self) -> None:
-        self._before = 0
+        self._before = _status_bytes("VmRSS")
 
     def restart(self) -> None:
         # Where that is not allowed the mark stays at the highest peak, so growth is reckoned too large: a smaller cap.
         with suppress(OSError):
             (_PROC / "self/clear_refs").write_text("5")
-        self._before = _status_bytes("VmRSS")
 
     def grown_bytes(self) -> int:
         return max(0, _status_bytes("VmHWM") - self._before)

@@ -50,10 +50,13 @@ def _shares(cluster: Cluster, plan: Plan) -> Iterator[str]:
             continue
         cost, wait_s = worker.compute, plan.prediction.straggler_wait_s(index)
         pieces = "" if cost.memory_cap is None or share <= cost.memory_cap else f" in pieces of {cost.memory_cap}"
+        shape = f"{seconds_text(cost.fixed_s)} fixed, {seconds_text(cost.per_sample_s)} a sample"
+        if cost.curve:
+            shape = "as measured at several sizes"
+        wait = f", then waits {seconds_text(wait_s)}" if wait_s > 0 else ""
         yield (
             f"{worker.name} takes {share} samples{pieces}: {seconds_text(plan.prediction.work_s[index])} of work "
-            f"({seconds_text(cost.fixed_s)} fixed, {seconds_text(cost.per_sample_s)} a sample), "
-            f"then waits {seconds_text(wait_s)}"
+            f"({shape}){wait}"
         )
 
 

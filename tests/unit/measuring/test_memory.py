@@ -48,7 +48,7 @@ def test_the_cpu_is_never_filled():
 
     def run(size):
         tried.append(size)
-        blocks = [bytearray(b"x" * (8 * MEGABYTE)) for _ in range(size)]
+        blocks = [bytearray(b"x") * (8 * MEGABYTE) for _ in range(size)]
         del blocks
 
     cap = find_memory_cap(run, 1024, free_bytes=lambda: 500 * MEGABYTE)
