@@ -1,4 +1,4 @@
-"""Workers on lab machines that share a lighthouse, for benchmarks of faults."""
+"""Workers on lab machines that share a lighthouse, for benchmarks of faults and of balance."""
 
 import sys
 from itertools import pairwise
@@ -19,12 +19,15 @@ START_CORES = 1.0  # importing torch is not what is measured: machines get their
 class LabCrew:
     """One worker a machine, a lighthouse on the first."""
 
-    def __init__(self, lab: Lab, folder: Path, arguments: list[str], *, expected: int) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, arguments: list[str], *, expected: int, module: str = "benchmarks.worker"
+    ) -> None:
         self.lab = lab
         self.folder = folder
         self.workers: dict[str, Process] = {}
         self._arguments = arguments
         self._expected = expected
+        self._module = module
         self._host = lab.machines[0]
         self._declared = {machine.name: machine.cores() for machine in lab.machines}
         self.start_lighthouse()
@@ -39,12 +42,12 @@ class LabCrew:
             ]
         )
 
-    def start(self, name: str) -> Process:
+    def start(self, name: str, **variables: str) -> Process:
         """Start the machine's worker, or start it again."""
         machine = self.lab[name]
         machine.slow(START_CORES)
         self.workers[name] = machine.start(
-            [sys.executable, "-m", "benchmarks.worker", str(self.result(name)), *self._arguments],
+            [sys.executable, "-m", self._module, str(self.result(name)), *self._arguments],
             cwd=ROOT,
             env={
                 "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
@@ -52,6 +55,7 @@ class LabCrew:
                 "POTLUCK_RUNS_DIR": str(self.folder / name),
                 "POTLUCK_WORKERS": str(self._expected),
                 "OMP_NUM_THREADS": "1",
+                **variables,
             },
         )
         return self.workers[name]
