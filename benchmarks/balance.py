@@ -17,14 +17,13 @@ from pathlib import Path
 
 from benchmarks import ddp_baseline
 from benchmarks.balance_worker import takes_policy
-from benchmarks.crew import START_CORES, LabCrew
+from benchmarks.crew import READY_S, START_CORES, LabCrew, let_go
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.state import replay
 from potluck.events.types import StepCommitted
 from potluck.planning.policies import POLICIES
 
-READY_S = 120.0
 WINDOW = 5
 WITHIN = 1.05
 
@@ -127,7 +126,7 @@ def run_bare(lab: Lab, declared: dict[str, float], folder: Path, batch: int) -> 
     rounds = 3
     arguments = ["--batch", str(batch), "--rounds", str(rounds), "--steps", "5", "--go", str(go)]
     workers = ddp_baseline.start_workers(lab.machines, arguments)
-    _let_go(lab, declared, {worker.machine: worker for worker in workers}, go)
+    let_go(lab, declared, {worker.machine: worker for worker in workers}, go)
     results = ddp_baseline.gather(workers, rounds)
     return Bare(
         ddp_baseline.median_speed(results, lab.machines[0].name, "together"),
@@ -154,7 +153,7 @@ def run_policy(
         for name in declared:
             share = round(solo[name] * 10) if policy == "proportional" and not takes_policy() else 1
             crew.start(name, POTLUCK_SHARE=str(share), POTLUCK_HOME=str(folder / "home"))
-        _let_go(lab, declared, crew.workers, go)
+        let_go(lab, declared, crew.workers, go)
         for name, worker in crew.workers.items():
             if worker.wait(READY_S + 5.0 * steps):
                 raise LabError(f"the worker on {name} failed:\n{worker.output}", fix="see its traceback")
@@ -166,15 +165,6 @@ def run_policy(
     records = list(read_records(events))
     steps_s = [record.event.seconds for record in records if isinstance(record.event, StepCommitted)]
     return Trained(steps_s, batch, replay(records).num_plan_changes)
-
-
-def _let_go(lab: Lab, declared: dict[str, float], workers: dict[str, object], go: Path) -> None:
-    """Importing torch is not what is measured: once all are ready, machines get the cores they are declared."""
-    for worker in workers.values():
-        worker.expect(ddp_baseline.READY, READY_S)
-    for name, cores in declared.items():
-        lab[name].slow(cores)
-    go.touch()
 
 
 def steps_until_balanced(steps_s: list[float], best_s: float) -> int | None:

@@ -36,13 +36,16 @@ class LinkSweep:
     pairs: dict[tuple[str, str], LinkProfile]
 
     def of_each(self) -> dict[str, LinkProfile]:
-        """Each worker's own link: that of its best pair, since both ends of a pair share the slower one's."""
-        best: dict[str, LinkProfile] = {}
-        for pair, link in self.pairs.items():
-            for name in pair:
-                if name not in best or link.bandwidth_bytes_per_s > best[name].bandwidth_bytes_per_s:
-                    best[name] = link
-        return best
+        """Each worker's own link: the best that its pairs show, since both ends of a pair share the worse one's."""
+        return {
+            name: LinkProfile(
+                latency_s=min(link.latency_s for link in mine),
+                bandwidth_bytes_per_s=max(link.bandwidth_bytes_per_s for link in mine),
+                error=min(link.error for link in mine),
+            )
+            for name in dict.fromkeys(name for pair in self.pairs for name in pair)
+            if (mine := [link for pair, link in self.pairs.items() if name in pair])
+        }
 
 
 def sweep_links(store: "Store", rank: int, names: Sequence[str], *, timeout_s: float = 60.0) -> LinkSweep:
