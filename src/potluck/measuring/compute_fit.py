@@ -9,7 +9,7 @@ from itertools import pairwise
 from potluck.measuring.line_fit import Line, Timed, fit_line
 from potluck.planning.costs import ComputeProfile
 
-_WINDOW = 64
+_WINDOW = 48
 _HALF_LIFE = 16  # timings after which one counts half
 _NUM_RECENT = 4
 _OTHER_PACE = 1.15  # all recent timings beyond this factor: the machine itself has changed

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Numbers: TypeAlias = NDArray[Any]
 
 _SMALLEST, _LARGEST = 1e-3, 1e5  # of fixed, in samples
-_NUM_TRIED = 60
+_NUM_TRIED = 32
 _NUM_ZOOMS = 3
 _UNKNOWN = 1.0
 _PRIOR_WEIGHT = 0.01  # of a factor e in fixed, against a relative deviation of the timings

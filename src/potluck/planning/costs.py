@@ -53,6 +53,19 @@ class ComputeProfile:
             curve=tuple((samples, seconds * factor) for samples, seconds in self.curve),
         )
 
+    def line_near(self, samples: int) -> "ComputeProfile":
+        """The straight line that a curve is near this many samples; a line is itself."""
+        if not self.curve:
+            return self
+        low, high = max(1, samples // 2), samples + max(1, samples // 2)
+        if self.memory_cap is not None:
+            high = min(high, self.memory_cap)
+            low = min(low, max(1, high - 1))
+        low_s, high_s = self._one_micro_batch(low), self._one_micro_batch(high)
+        slope = (high_s - low_s) / (high - low) if high > low else self.per_sample_s
+        fixed_s = max(0.0, self._one_micro_batch(min(samples, high)) - slope * min(samples, high))
+        return ComputeProfile(fixed_s=fixed_s, per_sample_s=slope, memory_cap=self.memory_cap, error=self.error)
+
     def _one_micro_batch(self, samples: int) -> float:
         if samples == 0:
             return 0.0

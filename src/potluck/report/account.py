@@ -7,7 +7,8 @@ as parts of all that could have been done, and the efficiency add up to 1.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import read_records
@@ -78,6 +79,15 @@ class Account:
         for loss in self.losses:
             parts[loss.cause] += loss.part
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
+
+    def as_data(self) -> dict[str, Any]:
+        """For scripts and for the run's folder: keys are only ever added."""
+        return {
+            **asdict(self),
+            "efficiency": self.efficiency,
+            "prediction_error": self.prediction_error,
+            "lost_by_cause": self.by_cause(),
+        }
 
 
 @dataclass(slots=True)

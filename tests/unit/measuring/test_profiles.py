@@ -58,7 +58,7 @@ def test_a_trial_measures_the_cost_of_real_steps():
     seconds = run_trial(lambda size: time.sleep(0.004 + 0.001 * size), [1, 2, 4, 8], budget_s=0.3)
     fitted = profile_from_trial(seconds)
     assert min(map(len, seconds.values())) >= 3
-    assert fitted.seconds(16) == pytest.approx(0.02, rel=0.15)
+    assert fitted.seconds(16) == pytest.approx(0.02, rel=0.3)
 
 
 def test_a_trial_leaves_out_sizes_that_there_is_no_time_for():

@@ -23,10 +23,8 @@ def test_every_part_is_found_under_its_name_and_all_add_up():
         spend(timer, 0.03, "exchange_wait_s")
         spend(timer, 0.005, "commit_s")
         timing = timer.commit()
-        assert timing.data_wait_s == pytest.approx(0.01, abs=0.005)
-        assert timing.compute_s == pytest.approx(0.02, abs=0.005)
-        assert timing.exchange_wait_s == pytest.approx(0.03, abs=0.005)
-        assert timing.commit_s == pytest.approx(0.005, abs=0.005)
+        slept = (timing.data_wait_s, timing.compute_s, timing.exchange_wait_s, timing.commit_s)
+        assert all(seconds >= least for seconds, least in zip(slept, (0.01, 0.02, 0.03, 0.005), strict=True))
         took_s = time.perf_counter() - began_s
         assert timing.step_s == pytest.approx(took_s, abs=0.001)
         began_s += took_s
@@ -40,7 +38,7 @@ def test_a_spoiled_attempt_is_time_lost_to_a_fault():
     spend(timer, 0.005, "compute_s")
     timing = timer.commit()
     assert timing.retry_s >= 0.02
-    assert timing.compute_s < 0.015
+    assert timing.compute_s < timing.retry_s
     assert timing.exchange_wait_s == 0.0
     assert timer.commit().retry_s == 0.0
 
@@ -49,7 +47,7 @@ def test_time_outside_steps_belongs_to_none():
     timer = StepTimer()
     time.sleep(0.02)
     timer.restart()
-    assert timer.commit().step_s < 0.01
+    assert timer.commit().step_s < 0.02
 
 
 def test_the_one_who_waits_least_waits_for_the_wire_only():

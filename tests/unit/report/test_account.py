@@ -1,11 +1,15 @@
 """Accounts: every second has a name and a machine, and efficiency and losses add up to one."""
 
+import json
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from potluck.core.run_folder import RunFolder
+from potluck.events.log import EventLog
 from potluck.events.types import MachineBenched, PlanChanged, Record, RunStarted, StepCommitted, StepTiming
-from potluck.report.account import CAUSES, make_account
+from potluck.report.account import CAUSES, make_account, read_account
 
 SOLO = {"rosa": 100.0, "lily": 50.0}
 
@@ -18,8 +22,8 @@ def records(worker, *events):
 
 
 def plan(step=1, **more):
-    values = {"policy": "dynamic", "shares": {"rosa": 20, "lily": 10}, "reason": "", "step_s": 0.25, **more}
-    return PlanChanged(step=step, samples_per_s=120.0, error=0.05, solo_samples_per_s=SOLO, **values)
+    values = {"policy": "dynamic", "shares": {"rosa": 20, "lily": 10}, "reason": "", "step_s": 0.25}
+    return PlanChanged(step=step, samples_per_s=120.0, error=0.05, **{**values, "solo_samples_per_s": SOLO, **more})
 
 
 def step(number, own, **timing):
@@ -118,3 +122,21 @@ def test_without_a_plan_there_is_no_efficiency_but_still_the_seconds():
     account = make_account({"rosa": records("rosa", step(1, 30, compute_s=0.2, data_wait_s=0.1))})
     assert account.efficiency is None
     assert [(loss.cause, loss.seconds) for loss in account.losses if loss.seconds] == [("data_wait", 0.1)]
+
+
+def test_as_data_it_is_json():
+    data = json.loads(json.dumps(two_workers(EVEN, EVEN).as_data(), allow_nan=False))
+    assert data["efficiency"] + sum(data["lost_by_cause"].values()) == pytest.approx(1.0)
+    assert data["losses"][0]["machine"] in SOLO
+
+
+def test_a_run_is_accounted_for_from_its_folder(tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    for name, own in (("rosa", 20), ("lily", 10)):
+        log = EventLog(folder.event_file(name, 0))
+        for event in (plan(solo_samples_per_s={"rosa-0": 100.0, "lily-0": 50.0}), step(1, own, **EVEN)):
+            log.append(event)
+        log.close()
+    account = read_account(folder)
+    assert account.num_steps == 1
+    assert account.efficiency == pytest.approx(30 / 0.26 / 150)
