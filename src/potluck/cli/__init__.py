@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from potluck.cli.plan import plan
+from potluck.cli.profile import profile
 from potluck.cli.runs import runs
 from potluck.cli.train import train
 from potluck.core.errors import PotluckError
@@ -19,6 +21,8 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(runs)
+app.command()(profile)
+app.command()(plan)
 
 
 def _print_version(wanted: bool) -> None:

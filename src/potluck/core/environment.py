@@ -20,6 +20,9 @@ class Environment:
     data_dir: Path
     """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
 
+    home: Path
+    """What Potluck keeps on this computer between runs: POTLUCK_HOME, else ~/.potluck."""
+
 
 DEFAULT_PORT = 29500
 
@@ -101,4 +104,5 @@ def read_environment() -> Environment:
         machine=re.sub(r"[^A-Za-z0-9._-]", "-", machine).lstrip(".") or "machine",  # it becomes part of file names
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
+        home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
     )
