@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import ddp_baseline
-from benchmarks.balance_worker import takes_policy
 from benchmarks.crew import READY_S, START_CORES, LabCrew, let_go
 from lab import Lab, LabError
 from potluck.events.log import read_records
@@ -59,9 +58,6 @@ def main() -> None:
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
-    if not takes_policy() and "dynamic" in options.policies:
-        print("this engine does not balance by itself yet: dynamic is left out", file=sys.stderr)
-        options.policies.remove("dynamic")
     try:
         figures = measure(options)
     except LabError as error:
@@ -89,9 +85,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
             for policy in options.policies:
                 folder = Path(scratch, f"{policy}-{number}")
                 trained[policy].append(
-                    run_policy(
-                        lab, declared, folder, policy=policy, batch=batch, steps=options.steps, solo=bare[-1].solo
-                    )
+                    run_policy(lab, declared, folder, policy=policy, batch=batch, steps=options.steps)
                 )
     best_s = min(statistics.median(run.steady_step_s for run in runs) for runs in trained.values())
     solo = {name: statistics.median(round_.solo[name] for round_ in bare) for name in declared}
@@ -142,7 +136,6 @@ def run_policy(
     policy: str,
     batch: int,
     steps: int,
-    solo: dict[str, float],
 ) -> Trained:
     """One run of Potluck in this lab, from a cold start: nothing is known of the machines beforehand."""
     folder.mkdir()
@@ -151,8 +144,7 @@ def run_policy(
     crew = LabCrew(lab, folder, arguments, expected=len(lab.machines), module="benchmarks.balance_worker")
     try:
         for name in declared:
-            share = round(solo[name] * 10) if policy == "proportional" and not takes_policy() else 1
-            crew.start(name, POTLUCK_SHARE=str(share), POTLUCK_HOME=str(folder / "home"))
+            crew.start(name, POTLUCK_HOME=str(folder / "home"))
         let_go(lab, declared, crew.workers, go)
         for name, worker in crew.workers.items():
             if worker.wait(READY_S + 5.0 * steps):

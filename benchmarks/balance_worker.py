@@ -4,9 +4,7 @@ python -m benchmarks.balance_worker --worker RESULT --steps 120 --batch 128 --go
 """
 
 import argparse
-import inspect
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import nn
@@ -16,11 +14,6 @@ import potluck
 from benchmarks.ddp_baseline import small_cnn, wait_for_go
 
 NUM_BATCHES = 8
-
-
-def takes_policy() -> bool:
-    """Whether the engine balances by itself; before it does, shares come from outside (POTLUCK_SHARE)."""
-    return "load_balance_policy" in inspect.signature(potluck.start).parameters
 
 
 def main() -> None:
@@ -42,8 +35,7 @@ def main() -> None:
     nn.functional.cross_entropy(model(images[:2]), data.tensors[1][:2]).backward()  # what torch sets up once
     inner.zero_grad()
     wait_for_go(options.go)
-    policy: dict[str, Any] = {"load_balance_policy": options.load_balance_policy} if takes_policy() else {}
-    with potluck.start("run", device="cpu", **policy) as run:
+    with potluck.start("run", device="cpu", load_balance_policy=options.load_balance_policy) as run:
         prepared, optimizer = run.prepare(model, inner)
         loader = run.loader(data, global_batch=options.batch)
         for _ in run.epochs(1 + options.steps // NUM_BATCHES, max_steps=options.steps):

@@ -62,6 +62,12 @@ class Misfortune:
                 back()
                 print(f"{time.strftime('%H:%M:%S')} {name}: back", flush=True)
 
+    def check_the_living(self) -> None:
+        """A worker that nobody touched must not have ended."""
+        for name, worker in self._crew.workers.items():
+            if name not in self._down and worker.returncode is not None:
+                sys.exit(f"the worker on {name} ended by itself ({worker.returncode}):\n{worker.output[-3000:]}")
+
     def _break(self, name: str) -> tuple[str, Callable[[], object]]:
         crew = self._crew
         if name == "lighthouse":
@@ -150,6 +156,7 @@ def suffer(crew: LabCrew, misfortune: Misfortune, chance: random.Random, seconds
         if time.monotonic() >= next_fault:
             misfortune.strike()
             next_fault = time.monotonic() + chance.uniform(*BETWEEN_FAULTS_S)
+        misfortune.check_the_living()
         misfortune.bring_back()
         step = max(newest_step(crew, machine.name) for machine in crew.lab.machines)
         longest = max(longest, time.monotonic() - last_news)

@@ -18,8 +18,8 @@ def pytest_addoption(parser):
 
 
 def pytest_generate_tests(metafunc):
-    if "seed" in metafunc.fixturenames:
-        metafunc.parametrize("seed", range(metafunc.config.getoption("seeds")))
+    if "fault_seed" in metafunc.fixturenames:
+        metafunc.parametrize("fault_seed", range(metafunc.config.getoption("seeds")))
 
 
 @pytest.fixture(autouse=True)

@@ -147,8 +147,8 @@ def committed_ids(folder, survivor):
 
 
 @pytest.mark.timeout(150)
-def test_every_sample_counts_exactly_once_through_kills_and_joins(crew, alone, seed):
-    chance = random.Random(seed)
+def test_every_sample_counts_exactly_once_through_kills_and_joins(crew, alone, fault_seed):
+    chance = random.Random(fault_seed)
     order = DataOrder(80, 16, seed=5)
     at = 5
     for _ in range(3):

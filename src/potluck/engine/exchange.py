@@ -17,7 +17,9 @@ from torchft import Manager
 from torchft.process_group import ProcessGroupDummy
 
 from potluck.engine.position import Slice
-from potluck.engine.roster import RosteredGroup
+from potluck.engine.roster import Roster, RosteredGroup
+from potluck.planning.costs import bucket_bytes
+from potluck.planning.rebalance import Told
 
 
 class Contribution(NamedTuple):
@@ -33,6 +35,8 @@ class Contribution(NamedTuple):
         """This worker's summand of everything that is added up."""
         step, start, stop = self.part
         size = stop - start
+        if not size:  # a mean over nothing may be no number, and would spoil the others' sums
+            return Sums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last)
         return Sums(
             weight=self.weight,
             loss=self.loss_sum,
@@ -75,15 +79,6 @@ def _mark(step: int, position: int) -> int:
     return zlib.crc32(struct.pack(">qq", step, position))
 
 
-def bucket_megabytes(num_bytes: int) -> float:
-    """The size of a bucket for a model of that many bytes: about sixteen buckets, none smaller than a megabyte.
-
-    What the last bucket holds cannot be hidden behind backward. DDP's 25 MB suit a datacentre's network: a small model
-    would be one bucket, and on a home network wait for all of it.
-    """
-    return min(25.0, max(1.0, num_bytes / 16 / (1 << 20)))
-
-
 class GradientExchange:
     """A model in DDP whose buckets go through torchft's process group, plus one small tensor a step.
 
@@ -92,8 +87,15 @@ class GradientExchange:
     """
 
     def __init__(
-        self, model: nn.Module, manager: Callable[[], Manager], group: RosteredGroup, timeout: Callable[[], timedelta]
+        self,
+        model: nn.Module,
+        manager: Callable[[], Manager],
+        group: RosteredGroup,
+        timeout: Callable[[], timedelta],
+        gradients_ready: Callable[[], None],
     ) -> None:
+        self.num_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+        self._gradients_ready = gradients_ready
         self._manager = manager
         self._group = group
         self._timeout = timeout
@@ -102,6 +104,7 @@ class GradientExchange:
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
         self._all_buffers = dict(model.named_buffers())
         self._before = {name: buffer.clone() for name, buffer in self._all_buffers.items()}
+        self._num_told = 0
         self._control: Future[Tensor] | None = None
         self._combined: Tensor | None = None
         self.wrapped = nn.parallel.DistributedDataParallel(
@@ -110,7 +113,7 @@ class GradientExchange:
             process_group=ProcessGroupDummy(0, 1),
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
-            bucket_cap_mb=bucket_megabytes(sum(p.numel() * p.element_size() for p in model.parameters())),
+            bucket_cap_mb=bucket_bytes(self.num_bytes) / (1 << 20),
             **_KEEP_BUFFERS,
         )
         self.wrapped.register_comm_hook(None, self._sum_bucket)
@@ -124,25 +127,30 @@ class GradientExchange:
         """A model's state dict without what the open step's forward passes have done to the buffers."""
         return parameters_and_buffers | {k: v for k, v in self._before.items() if k in parameters_and_buffers}
 
-    def begin(self, contribution: Contribution) -> None:
+    def begin(self, contribution: Contribution, told: Told, roster: Roster) -> None:
         """Send the small tensor; the buckets follow as backward fills them."""
         samples = contribution.part.num_samples
         self._contributes = samples > 0
-        numbers = torch.tensor(contribution.numbers(), dtype=torch.float64)
+        self._num_told = len(roster.members)
+        numbers = torch.zeros(len(Sums._fields) + self._num_told * len(told), dtype=torch.float64)
+        numbers[: len(Sums._fields)] = torch.tensor(contribution.numbers(), dtype=torch.float64)
+        mine = len(Sums._fields) + roster.mine * len(told)
+        numbers[mine : mine + len(told)] = torch.tensor(told, dtype=torch.float64)
         weighted = [buffer.detach().to("cpu", torch.float64).flatten() * samples for buffer in self._buffers]
-        control = torch.cat([numbers, *weighted])
         if not self._contributes:
-            control.zero_()  # zero times a stale infinity is not zero
+            weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
+        control = torch.cat([numbers, *weighted])
         self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
 
-    def end(self) -> Sums:
-        """The sums of all workers' numbers."""
+    def end(self) -> tuple[Sums, list[Told]]:
+        """The sums of all workers' numbers, and what each told of itself."""
         assert self._control is not None
         control, self._control = self._control.wait().cpu(), None
-        num_sums = len(Sums._fields)
+        num_sums, num_told = len(Sums._fields), self._num_told * len(Told._fields)
         sums = Sums(*control[:num_sums].tolist())
-        self._combined = control[num_sums:] / max(sums.samples, 1.0)
-        return sums
+        told = control[num_sums : num_sums + num_told].view(self._num_told, -1).tolist()
+        self._combined = control[num_sums + num_told :] / max(sums.samples, 1.0)
+        return sums, [Told(*numbers) for numbers in told]
 
     def settle(self, *, committed: bool) -> None:
         """After the verdict: all workers' buffers combined, or those from before the spoiled step."""
@@ -155,6 +163,8 @@ class GradientExchange:
                 buffer.copy_(part.view_as(buffer))
 
     def _sum_bucket(self, _: Any, bucket: GradBucket) -> Future[Tensor]:
+        if bucket.is_last():
+            self._gradients_ready()
         buffer = bucket.buffer()
         if not self._contributes:
             buffer.zero_()

@@ -1,7 +1,7 @@
 """Who is in the process group: published by every worker when a group forms, before anybody connects."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGro
 
 from potluck.core.errors import GroupError
 from potluck.engine.backend import choose_backend
+from potluck.planning.rebalance import Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,8 @@ class Member:
 
     name: str
     machine: str
-    share: int
+    share: int | None
+    """Its part by hand, in proportion to the others'; None leaves it to the plan."""
     step: int
     state_address: str
     model: str
@@ -26,6 +28,11 @@ class Member:
     nccl: str
     weights: str = ""
     """A digest of the parameters' values; empty once this worker has trained with others."""
+    policy: str = "dynamic"
+    keep: Sequence[str] = ()
+    told: Sequence[float] = (0.0,) * len(Told._fields)
+    link: Sequence[float] = ()
+    """Latency and bandwidth of its way to the others, if measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +54,24 @@ class Roster:
     @property
     def machines(self) -> set[str]:
         return {member.machine for member in self.members}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self.members)
+
+    @property
+    def has_fixed_shares(self) -> bool:
+        return any(member.share is not None for member in self.members)
+
+    @property
+    def policy(self) -> str:
+        """The first member's: where they differ, all must still take the same."""
+        return self.members[0].policy
+
+    @property
+    def keep(self) -> list[str]:
+        """Machines that somebody wants kept."""
+        return sorted({name for member in self.members for name in member.keep})
 
     @property
     def me(self) -> Member:

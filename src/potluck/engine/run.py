@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from potluck.core.errors import UsageError
 from potluck.core.run_folder import RunFolder
+from potluck.engine.balance import Balance
 from potluck.engine.checkpoints import CheckpointWriter
 from potluck.engine.evaluation import Measure, evaluate
 from potluck.engine.fetching import Collate, Samples
@@ -37,6 +38,7 @@ from potluck.engine.progress import Progress
 from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
 from potluck.engine.step import Step
 from potluck.events import types as events
+from potluck.measuring.step_timer import StepTimer
 
 
 class Run:
@@ -54,6 +56,8 @@ class Run:
         device: torch.device,
         precision: Precision,
         writer: CheckpointWriter,
+        timer: StepTimer,
+        balance: Balance,
         seed: int,
         gradient_checkpointing: bool,
         micro_batch: int | None,
@@ -77,6 +81,8 @@ class Run:
             journal=journal,
             group=group,
             writer=writer,
+            timer=timer,
+            balance=balance,
             checkpoint_every=checkpoint_every,
             committed=0 if restored is None else int(restored["step"]),
             so_far=EpochSoFar() if restored is None else EpochSoFar(**restored["epoch_so_far"]),

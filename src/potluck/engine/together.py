@@ -18,6 +18,7 @@ from potluck.core.environment import use_gloo_interface
 from potluck.core.errors import GroupError
 from potluck.engine.addresses import address_towards, host_and_port, interface_of
 from potluck.engine.backend import own_nccl
+from potluck.engine.balance import Balance
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
 from potluck.engine.group import Lost, Total
 from potluck.engine.healing import StateExchange
@@ -25,9 +26,14 @@ from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
 from potluck.engine.roster import Member, Roster, RosteredGroup, tell_changes
 from potluck.engine.state_wire import chunks
+from potluck.measuring.sources import exchange_of
+from potluck.measuring.step_timer import StepTimer
+from potluck.planning.costs import Exchange
+from potluck.planning.rebalance import Told
 from potluck.planning.split import split_by_shares
 
 _CONNECT_S = 10.0
+_FIND_S = 120.0
 _QUORUM_S = 60.0
 _QUORUM_RETRIES = 1000
 _HEARTBEAT_MS = 100
@@ -43,7 +49,7 @@ class Place:
     machine: str
     lighthouse: str
     secret: bytes
-    share: int = 1
+    share: int | None = None
     expected: int = 1
     """Workers to wait for before the very first step."""
     backend: str = "auto"
@@ -53,9 +59,21 @@ class Place:
 class Together:
     """torchft's membership and Gloo, arranged for exact data-parallel training."""
 
-    def __init__(self, place: Place, say: Callable[[str], None], leave: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        *,
+        say: Callable[[str], None],
+        leave: Callable[[], None],
+        balance: Balance,
+        timer: StepTimer,
+    ) -> None:
         self._leave = leave
         self._place = place
+        self._balance = balance
+        self._timer = timer
+        self._told: list[Told] = []
+        self._formed = 0
         self._say = say
         self._address = address_towards(host_and_port(place.lighthouse)[0])
         use_gloo_interface(interface_of(self._address))
@@ -93,13 +111,33 @@ class Together:
         self._state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
         self._capture, self._restore = capture, restore
         self._weights = lambda: _digest(model.state_dict().values())
-        self._exchange = GradientExchange(model, self._get_manager, self._group, self._patience.timeout)
+        self._exchange = GradientExchange(
+            model, self._get_manager, self._group, self._patience.timeout, self._timer.gradients_ready
+        )
         return self._exchange.wrapped
 
     def _meet(self, step: int) -> Manager:
         """Go to the lighthouse with the step that this worker's state is of."""
         self._store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104  peers read it
-        self._manager = Manager(
+        self._manager = self._find_lighthouse(self._store.port)
+        self._manager.load_state_dict({"step": step, "batches_committed": step})
+        return self._manager
+
+    def _find_lighthouse(self, store_port: int) -> Manager:
+        """It may be restarting just now: keep trying for a while."""
+        since, told = time.monotonic(), False
+        while True:
+            try:
+                return self._make_manager(store_port)
+            except RuntimeError as error:
+                if time.monotonic() - since > _FIND_S:
+                    raise self._no_answer(error) from error
+            if not told:
+                told = True
+                self._say(f"the lighthouse at {self._place.lighthouse} does not answer yet; waiting")
+
+    def _make_manager(self, store_port: int) -> Manager:
+        return Manager(
             pg=self._group,
             load_state_dict=self._heal,
             state_dict=self._capture,
@@ -108,7 +146,7 @@ class Together:
             lighthouse_addr=self._place.lighthouse,
             hostname=self._address,
             store_addr=self._address,
-            store_port=self._store.port,
+            store_port=store_port,
             rank=0,
             world_size=1,
             timeout=timedelta(seconds=_CONNECT_S),
@@ -119,8 +157,6 @@ class Together:
             init_sync=False,
             quorum_retries=_QUORUM_RETRIES,
         )
-        self._manager.load_state_dict({"step": step, "batches_committed": step})
-        return self._manager
 
     def _heal(self, state: dict[str, Any]) -> None:
         """A peer's state replaces this worker's, in the middle of a step."""
@@ -142,6 +178,7 @@ class Together:
             self._began_at = time.monotonic()
         else:
             self._roster = self._gather(manager)
+            self._plan_anew(self._roster)
             self._began_at = time.monotonic()
             if self._is_spoiled:
                 self._note_spoiled(self._roster)
@@ -153,7 +190,7 @@ class Together:
     def expect(self, step: int, batch: int) -> Slice:
         if self._roster is None:
             return Slice(step, 0, batch)
-        part = split_by_shares(batch, [member.share for member in self._roster.members])[self._roster.mine]
+        part = split_by_shares(batch, self._balance.shares(self._roster))[self._roster.mine]
         return Slice(step, part.start, part.stop)
 
     def exchange_in(self, *, this_pass: bool) -> None:
@@ -162,14 +199,23 @@ class Together:
 
     def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool) -> Slice:
         if self._is_presumed:
+            self._timer.lap("compute_s")
             self._confirm()
-        self._get_exchange().begin(Contribution(self._part, weight, loss_sum, scale, is_last))
+            self._timer.lap("exchange_wait_s")
+        assert self._roster is not None
+        contribution = Contribution(self._part, weight, loss_sum, scale, is_last)
+        self._get_exchange().begin(contribution, self._balance.numbers(), self._roster)
         return self._part
 
     def total(self) -> Total:
-        manager, sums = self._get_manager(), self._get_exchange().end()
+        manager = self._get_manager()
+        sums, self._told = self._get_exchange().end()
+        self._timer.lap("exchange_wait_s")
         if manager.errored() is None and not are_whole(sums, self._part.step, self._batch):
             manager.report_error(RuntimeError(f"the parts do not add up to step {self._part.step}: {sums}"))
+            if not self._group.is_new:
+                self._say("workers came to different plans; from now on all take equal parts")
+                self._balance.distrust()
         self._someone_leaves = sums.leaving > 0
         return Total(sums.weight or 1.0, sums.loss, sums.scale / sums.samples if sums.samples else 1.0)
 
@@ -188,6 +234,7 @@ class Together:
             if self._group.is_new:
                 self._patience.grown()
                 self._forget_formation()
+            self._balance.committed(self._roster, self._told, self._part.step, *self._plan_for())
             self._committed_at = now
             self._group.is_new = False
             self._settled = self._roster
@@ -202,11 +249,22 @@ class Together:
         if self._group.roster is None or manager.errored() is not None:
             return  # the step is spoiled already
         self._roster = self._group.roster
+        self._plan_anew(self._roster)
         self._expect_healing(self._roster)
         if manager.current_step() != self._part.step:
             self._take_part(manager.current_step())
         # Otherwise the part stays. If somebody is missing, the parts do not add up, and the step is tried again; a
         # newcomer that must be healed first brings nothing, and they do.
+
+    def _plan_anew(self, roster: Roster) -> None:
+        """A group that has just formed starts from what its members know of themselves."""
+        if self._formed != self._group.formation:
+            self._formed = self._group.formation
+            self._balance.form(roster, roster.step, *self._plan_for())
+
+    def _plan_for(self) -> tuple[int, Exchange]:
+        assert self._batch_of is not None
+        return self._batch_of(0), exchange_of(self._get_exchange().num_bytes)
 
     def _take_part(self, step: int) -> None:
         assert self._roster is not None
@@ -246,12 +304,15 @@ class Together:
         try:
             manager.wait_quorum()
         except Exception as error:
-            raise GroupError(
-                f"the lighthouse at {self._place.lighthouse} does not answer: {error}",
-                fix="start it again on the same address, or check the network, then start this worker with resume",
-            ) from error
+            raise self._no_answer(error) from error
         if self._group.refusal is not None:
             raise self._group.refusal
+
+    def _no_answer(self, error: Exception) -> GroupError:
+        return GroupError(
+            f"the lighthouse at {self._place.lighthouse} does not answer: {error}",
+            fix="start it again on the same address, or check the network, then start this worker with resume",
+        )
 
     def _gather(self, manager: Manager) -> Roster:
         """Wait until a group has formed that this worker is in."""
@@ -282,7 +343,8 @@ class Together:
         takers = roster.participants() if self._group.is_new else list(range(len(roster.members)))
         if roster.mine not in takers:
             return Slice(step, 0, 0)
-        parts = split_by_shares(self._batch, [roster.members[index].share for index in takers])
+        shares = self._balance.shares(roster)
+        parts = split_by_shares(self._batch, [shares[index] for index in takers])
         part = parts[takers.index(roster.mine)]
         return Slice(step, part.start, part.stop)
 
@@ -338,6 +400,10 @@ class Together:
             model=self._fingerprint,
             nccl=own_nccl(self._place.device),
             weights=self._weights() if self._settled is None else "",
+            policy=self._balance.wishes.policy,
+            keep=self._balance.wishes.keep,
+            told=self._balance.numbers(),
+            link=() if (link := self._balance.link) is None else (link.latency_s, link.bandwidth_bytes_per_s),
         )
 
     def _peers(self) -> list[str]:

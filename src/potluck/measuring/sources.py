@@ -8,9 +8,7 @@ from potluck.core.errors import MeasureError, did_you_mean
 from potluck.core.quantities import rate_bytes_per_s
 from potluck.measuring.profile_store import StoredProfile, find_profiles, read_profile
 from potluck.planning.cluster import Cluster, Worker
-from potluck.planning.costs import Exchange, LinkProfile
-
-_FIRST_BUCKET, _BUCKET = 1 << 20, 25 << 20  # DDP's own sizes
+from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
 
 
 def gather_profiles(home: Path, files: Iterable[Path], model: str, precision: str) -> list[StoredProfile]:
@@ -68,6 +66,5 @@ def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkP
 
 
 def exchange_of(num_bytes: int) -> Exchange:
-    """What DDP sends for gradients of that size: a small tensor of counts, and its buckets."""
-    num_buckets = 1 + -(-max(0, num_bytes - _FIRST_BUCKET) // _BUCKET)
-    return Exchange(num_bytes=num_bytes, num_messages=1 + num_buckets)
+    """What is sent for gradients of that size: a small tensor of counts, and the buckets."""
+    return Exchange(num_bytes=num_bytes, num_messages=1 + -(-num_bytes // bucket_bytes(num_bytes)))

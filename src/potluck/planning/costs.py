@@ -115,6 +115,15 @@ class Exchange:
         return max(0.0, wire_s - self.overlap * work_s)
 
 
+def bucket_bytes(num_bytes: int) -> int:
+    """The size of a bucket for gradients of that many bytes: about sixteen buckets, each of 1 to 25 MB.
+
+    What the last bucket holds cannot be hidden behind backward. DDP's own 25 MB suit a datacentre's network: a small
+    model would be one bucket, and on a home network wait for all of it.
+    """
+    return min(25 << 20, max(1 << 20, num_bytes // 16))
+
+
 def calibrate(exchange: Exchange, wire_s: float, work_s: float, exposed_s: float) -> Exchange:
     """The exchange that explains what a ring really showed; wire_s is the formula's time for that ring, stretch 1."""
     if wire_s <= 0 or work_s <= 0:

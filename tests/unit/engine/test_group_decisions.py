@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from potluck.core.errors import GroupError, SettingsError
 from potluck.engine.addresses import address_towards, host_and_port, interface_of
 from potluck.engine.backend import check_backend, choose_backend
-from potluck.engine.exchange import Contribution, Sums, are_whole, bucket_megabytes
+from potluck.engine.exchange import Contribution, Sums, are_whole
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
 from potluck.engine.roster import Member, Roster, tell_changes
+from potluck.planning.costs import bucket_bytes
 from potluck.planning.split import split_by_shares
 
 
@@ -135,6 +136,6 @@ def test_addresses():
 
 
 def test_buckets_leave_little_that_backward_cannot_hide():
-    assert bucket_megabytes(1_500_000) == 1.0
-    assert bucket_megabytes(102 << 20) == pytest.approx(102 / 16)
-    assert bucket_megabytes(10 << 30) == 25.0
+    assert bucket_bytes(1_500_000) == 1 << 20
+    assert bucket_bytes(102 << 20) == (102 << 20) // 16
+    assert bucket_bytes(10 << 30) == 25 << 20
