@@ -102,3 +102,11 @@ def read_environment() -> Environment:
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
     )
+
+
+_NETWORK_VARIABLES = re.compile(r"^(GLOO|NCCL|MASTER|CUDA_VISIBLE|TORCH_NCCL|TP)_[A-Z0-9_]*$|^(RANK|WORLD_SIZE)$")
+
+
+def read_network_variables() -> dict[str, str]:
+    """Variables that steer torch's networking; none of them holds a secret."""
+    return {name: value for name, value in sorted(os.environ.items()) if _NETWORK_VARIABLES.match(name)}

@@ -1,0 +1,70 @@
+"""Findings and explanations, for people: a table worst first, then the fixes as blocks to copy."""
+
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from potluck.doctor.explain import Explanation
+from potluck.doctor.finding import BY_HAND, OK, POWERSHELL, Finding, Fix, is_trouble
+
+_STYLES = {"fail": "bold red", "warn": "yellow", "unknown": "cyan", "ok": "green"}
+
+
+def print_findings(findings: Sequence[Finding], *, console: Console | None = None, with_ok: bool = False) -> None:
+    """The table, then the fixes."""
+    console = console or Console()
+    shown = [finding for finding in findings if with_ok or finding.status != OK]
+    if shown:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for heading in ("is", "check", "machine"):
+            table.add_column(heading, no_wrap=True)
+        table.add_column("what")
+        for finding in shown:
+            table.add_row(
+                Text(finding.status, style=_STYLES[finding.status]), finding.id, finding.machine, Text(finding.what)
+            )
+        console.print(table)
+    for finding in shown:
+        if is_trouble(finding):
+            _print_fixes(console, finding)
+    well = len({finding.id for finding in findings}) - len({finding.id for finding in shown})
+    console.print(Text(f"{well} checks are fine." if shown else f"All {well} checks are fine.", style="green"))
+
+
+def print_explanations(found: Sequence[Explanation]) -> None:
+    """Cause and fix of each known text."""
+    console = Console(soft_wrap=True)
+    if not found:
+        console.print("nothing in it is known; potluck doctor looks at this machine")
+    for one in found:
+        console.print(Text(f"{one.id}", style="bold") + Text(f"  line {one.line_number}: {one.line[:160]}"))
+        console.print(Text("  cause: ", style="bold red") + Text(one.cause, style="default"))
+        console.print(Text("    fix: ", style="bold green") + Text(one.fix, style="default"))
+
+
+def _print_fixes(console: Console, finding: Finding) -> None:
+    console.print()
+    console.print(Text(f"{finding.id} on {finding.machine}", style="bold"))
+    if finding.why:
+        console.print(Text(f"why: {finding.why}", style="default"), soft_wrap=True)
+    for index, fix in enumerate(finding.fixes):
+        _print_fix(console, fix, word="fix" if index == 0 else "or")
+
+
+def _print_fix(console: Console, fix: Fix, *, word: str) -> None:
+    if fix.shell == BY_HAND:
+        console.print(Text(f"{word}: {fix.note}"), soft_wrap=True)
+        return
+    where = "PowerShell on Windows" if fix.shell == POWERSHELL else "a shell"
+    rights = " as administrator" if fix.needs_administrator and fix.shell == POWERSHELL else ""
+    note = f", {fix.note}" if fix.note else ""
+    console.print(Text(f"{word}, in {where}{rights} on {fix.machine}{note}:"), soft_wrap=True)
+    # Nothing is wrapped or marked up, so that a line can be copied as it is.
+    for command in fix.commands:
+        console.print(Text(f"    {command}"), soft_wrap=True)
+    if fix.undo:
+        console.print(Text("undo:"), soft_wrap=True)
+        for command in fix.undo:
+            console.print(Text(f"    {command}"), soft_wrap=True)
