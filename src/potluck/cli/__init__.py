@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from potluck.cli.doctor import doctor
+from potluck.cli.explain import explain
 from potluck.cli.runs import runs
 from potluck.cli.train import train
 from potluck.core.errors import PotluckError
@@ -19,6 +21,8 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(runs)
+app.command()(doctor)
+app.command()(explain)
 
 
 def _print_version(wanted: bool) -> None:

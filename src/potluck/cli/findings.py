@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from potluck.doctor.case import OPEN, STALLED, Examination, Link
 from potluck.doctor.explain import Explanation
 from potluck.doctor.finding import BY_HAND, OK, POWERSHELL, Finding, Fix, is_trouble
 
@@ -31,6 +32,41 @@ def print_findings(findings: Sequence[Finding], *, console: Console | None = Non
             _print_fixes(console, finding)
     well = len({finding.id for finding in findings}) - len({finding.id for finding in shown})
     console.print(Text(f"{well} checks are fine." if shown else f"All {well} checks are fine.", style="green"))
+
+
+def matrix_tables(seen: Examination) -> list[Table]:
+    """What every machine sees of every other, and how long the all-reduce took."""
+    if not seen.links:
+        return []
+    names = [facts.machine for facts in seen.machines]
+    links = {(link.source, link.target): link for link in seen.links}
+    table = Table(box=None, pad_edge=False, header_style="bold", title="from row to column", title_justify="left")
+    table.add_column("")
+    for name in names:
+        table.add_column(name, no_wrap=True)
+    for source in names:
+        table.add_row(source, *(_cell(links.get((source, target))) for target in names))
+    tables = [table]
+    timed = next((one for one in seen.reductions or () if one.seconds), None)
+    if timed is not None:
+        sizes = Table(box=None, pad_edge=False, header_style="bold", title="all-reduce", title_justify="left")
+        for heading in ("bytes", "ms", "Mbit/s"):
+            sizes.add_column(heading, justify="right")
+        for size, seconds in timed.seconds.items():
+            sizes.add_row(f"{size:,}", f"{1000 * seconds:.1f}", f"{8 * size / seconds / 1e6:,.0f}")
+        tables.append(sizes)
+    return tables
+
+
+def _cell(link: Link | None) -> Text:
+    if link is None:
+        return Text("")
+    if not link.is_open:
+        worst = next(outcome for outcome in link.ports.values() if outcome != OPEN)
+        return Text(worst, style="bold red")
+    if link.round_trip_s is None or link.bytes_per_s is None:
+        return Text(STALLED, style="bold red")
+    return Text(f"{1000 * link.round_trip_s:.2f} ms  {8 * link.bytes_per_s / 1e6:,.0f} Mbit/s")
 
 
 def print_explanations(found: Sequence[Explanation]) -> None:

@@ -50,7 +50,7 @@ def _explanation(
     known: KnownError, match: re.Match[str], number: int, line: str, names: Mapping[str, str]
 ) -> Explanation:
     groups = match.groupdict()
-    address = groups.get("address") or next(iter(_ADDRESS.findall(line)), None)
+    address = next(iter(_ADDRESS.findall(line)), None)
     words = {
         "machine": names.get(address, address) if address else "the other machine",
         "came": groups.get("came") or groups.get("came2") or "",

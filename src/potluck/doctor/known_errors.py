@@ -21,7 +21,7 @@ def _known(check_id: str, pattern: str, cause: str, fix: str) -> KnownError:
     return KnownError(check_id, re.compile(pattern, re.IGNORECASE), cause, fix)
 
 
-_ADDRESS = r"\[?(?P<address>\d{1,3}(?:\.\d{1,3}){3})\]?"
+_ADDRESS = r"\[?(?:\d{1,3}(?:\.\d{1,3}){3})\]?"
 _OPEN = "on {machine} type: potluck doctor --fix-script linux --peer ADDRESS_OF_THIS_MACHINE (or windows)"
 
 # The more exact text of two that could both match stands first.
@@ -60,7 +60,7 @@ KNOWN_ERRORS = (
     ),
     _known(
         "container-bridge",
-        r"Connect to (?P<address>172\.(?:1[789]|2\d|3[01])\.\d+\.\d+)\S* failed",
+        r"Connect to (?:172\.(?:1[789]|2\d|3[01])\.\d+\.\d+)\S* failed",
         "{machine} is an address on a container's bridge, which other computers cannot reach",
         "start the container with --network=host --ipc=host",
     ),
@@ -111,7 +111,8 @@ KNOWN_ERRORS = (
     ),
     _known(
         "windows-native",
-        r"use_libuv was requested but PyTorch was buil[dt] without libuv|makeDeviceForHostname\(\): unsupported gloo device",
+        r"use_libuv was requested but PyTorch was buil[dt] without libuv|"
+        r"makeDeviceForHostname\(\): unsupported gloo device",
         "this is Python on Windows itself, whose Gloo cannot talk to Linux machines",
         "install Potluck inside WSL2: wsl --install, then see docs/windows.md",
     ),
@@ -160,7 +161,8 @@ KNOWN_ERRORS = (
     ),
     _known(
         "shm-small",
-        r"creating shared memory segment|\bbus error\b|unable to (?:open|write to|mmap) (?:shared memory|file </torch_)",
+        r"creating shared memory segment|\bbus error\b|"
+        r"unable to (?:open|write to|mmap) (?:shared memory|file </torch_)",
         "/dev/shm is full or too small",
         "potluck doctor --check shm-small prints the line; a container wants --ipc=host",
     ),
