@@ -1,6 +1,7 @@
 """One worker of the doctor's all-reduce: gathers everybody's name, checks the sum, and times a few sizes.
 
-python -m potluck.engine.all_reduce_probe '{"machine": "rosa", "meeting": "10.0.0.1", "port": 29600, ...}'
+It prints what torch says of itself, waits for its order, a line of JSON, and prints what came of it. So torch, which
+takes seconds to import, is imported once for an examination.
 """
 
 import json
@@ -13,6 +14,7 @@ import torch
 import torch.distributed as dist
 
 from potluck.core.environment import use_gloo_interface
+from potluck.engine.torch_facts import describe_torch
 
 _SIZES_BYTES = (1 << 12, 1 << 20, 1 << 23)
 _LONG_S = 0.3  # a size that takes longer is the last
@@ -20,8 +22,11 @@ _NAME_BYTES = 64
 
 
 def main() -> None:
-    """Take part once, and print what was seen as one line of JSON."""
-    print(json.dumps(reduce_once(json.loads(sys.argv[1]))))  # noqa: T201  the doctor reads it
+    """Describe torch; take part once, if that is wanted."""
+    print(json.dumps(describe_torch()), flush=True)  # noqa: T201  the doctor reads it
+    order = sys.stdin.readline()
+    if order:
+        print(json.dumps(reduce_once(json.loads(order))), flush=True)  # noqa: T201
 
 
 def reduce_once(wanted: dict[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Versions of what training needs. Torch is imported by another process: it may crash, hang, or take seconds."""
 
-import json
 import platform
 import sys
 from importlib import metadata
@@ -12,21 +11,7 @@ from potluck.machine.asking import NoAnswerError, ask
 from potluck.machine.facts import Software, Torch
 
 _IMPORT_S = 60.0
-_QUESTION = """
-import json, torch, torch.distributed as dist
-cuda = torch.cuda.is_available()
-nccl = ""
-if torch.distributed.is_available() and dist.is_nccl_available() and torch.version.cuda:
-    nccl = ".".join(map(str, torch.cuda.nccl.version()))
-print("\\n" + json.dumps({
-    "version": torch.__version__, "cuda": torch.version.cuda or "", "hip": torch.version.hip or "",
-    "nccl": nccl, "has_gloo": dist.is_available() and dist.is_gloo_available(),
-    "num_devices": torch.cuda.device_count() if cuda else 0,
-    "capabilities": [".".join(map(str, torch.cuda.get_device_capability(i)))
-                     for i in range(torch.cuda.device_count() if cuda else 0)],
-    "architectures": torch.cuda.get_arch_list() if torch.version.cuda else [],
-}))
-"""
+_DESCRIBE = [sys.executable, "-m", "potluck.engine.torch_facts"]
 
 
 def read_software(*, with_torch: bool = True) -> Software:
@@ -41,13 +26,11 @@ def read_software(*, with_torch: bool = True) -> Software:
 def ask_torch(version: str) -> Torch:
     """What torch says of itself, or the last line of why it cannot be imported."""
     try:
-        lines = ask([sys.executable, "-c", _QUESTION], timeout_s=_IMPORT_S).strip().splitlines()
-        told = json.loads(lines[-1])
+        return msgspec.json.decode(ask(_DESCRIBE, timeout_s=_IMPORT_S).strip().splitlines()[-1], type=Torch)
     except NoAnswerError as error:
         return Torch(version=version, error=str(error).partition(": ")[2] or str(error))
     except (ValueError, IndexError):
         return Torch(version=version, error="its import ended without an answer")
-    return msgspec.convert(told, Torch)
 
 
 def _version(package: str) -> str:

@@ -2,7 +2,10 @@
 
 import socket
 
+import msgspec
+
 from potluck.core.environment import read_environment
+from potluck.doctor.case import Reduction
 from potluck.doctor.probing.asks import (
     Answer,
     Ask,
@@ -21,7 +24,8 @@ from potluck.doctor.probing.asks import (
 )
 from potluck.doctor.probing.dialling import dial
 from potluck.doctor.probing.ports import OpenedPorts, free_port
-from potluck.doctor.probing.reducing import reduce_in_subprocess
+from potluck.doctor.probing.reducing import TorchProcess
+from potluck.machine.facts import Facts
 from potluck.machine.snapshot import take_facts
 
 _MOST_PORTS = 16
@@ -32,6 +36,7 @@ class LocalStation:
 
     def __init__(self) -> None:
         self._opened: OpenedPorts | None = None
+        self._torch: TorchProcess | None = None
 
     def ask(self, question: Ask) -> Answer:
         """Do what is asked, now."""
@@ -39,9 +44,9 @@ class LocalStation:
             case Introduce():
                 return Introduction(machine=read_environment().machine, hostname=socket.gethostname())
             case TakeFacts(names=names):
-                return FactsTaken(facts=take_facts(names_wanted=names))
+                return FactsTaken(facts=self._take_facts(names))
             case OpenPorts(address=address, num_ports=num_ports, word=word):
-                self.close()
+                self._close_ports()
                 self._opened = OpenedPorts(address, min(num_ports, _MOST_PORTS), word)
                 return PortsOpen(
                     ports=self._opened.ports, datagram_port=self._opened.datagram_port, free_port=free_port(address)
@@ -49,13 +54,36 @@ class LocalStation:
             case Dial():
                 return Dialled(link=dial(question))
             case Reduce():
-                return Reduced(reduction=reduce_in_subprocess(question))
+                return Reduced(reduction=self._reduce(question))
             case ClosePorts():
-                self.close()
+                self._close_ports()
         return Done()
 
     def close(self) -> None:
-        """Stop listening."""
+        """Stop listening, and end the process with torch."""
+        self._close_ports()
+        if self._torch is not None:
+            self._torch.close()
+            self._torch = None
+
+    def _take_facts(self, names: tuple[str, ...]) -> Facts:
+        """All facts; the process that tells torch's stays for the all-reduce."""
+        self._torch = self._torch or TorchProcess()
+        facts = take_facts(names_wanted=names, with_torch=False)
+        installed = facts.software.torch
+        if installed is None:
+            return facts
+        software = msgspec.structs.replace(facts.software, torch=self._torch.describe(installed.version))
+        return msgspec.structs.replace(facts, software=software)
+
+    def _reduce(self, wanted: Reduce) -> Reduction:
+        process, self._torch = self._torch or TorchProcess(), None
+        try:
+            return process.reduce(wanted)
+        finally:
+            process.close()
+
+    def _close_ports(self) -> None:
         if self._opened is not None:
             self._opened.close()
             self._opened = None
