@@ -38,24 +38,28 @@ TEXTS = [
     ("wsl-mirrored-port", "OSError: [WinError 10013] An attempt was made to access a socket"),
     (
         "nobody-hosts",
-        "torch.distributed.DistNetworkError: The client socket has timed out after 60s while trying to connect to (192.168.1.9, 29500).",
+        "torch.distributed.DistNetworkError: The client socket has timed out after 60s while trying to "
+        "connect to (192.168.1.9, 29500).",
     ),
     (
         "ipv6-noise",
-        "[W socket.cpp:663] The server socket has failed to bind to [::]:29500 (errno: 97 - Address family not supported by protocol).",
+        "[W socket.cpp:663] The server socket has failed to bind to [::]:29500 (errno: 97 - Address family "
+        "not supported by protocol).",
     ),
     ("windows-native", "RuntimeError: use_libuv was requested but PyTorch was build without libuv support"),
     ("windows-native", "RuntimeError: makeDeviceForHostname(): unsupported gloo device"),
     (
         "docker-desktop-hosts",
-        "The client socket has failed to connect to [PC]:29500 (system error: 10049 - The requested address is not valid in its context.)",
+        "The client socket has failed to connect to [PC]:29500 (system error: 10049 - The requested address "
+        "is not valid in its context.)",
     ),
     ("docker-desktop-hosts", "[W socket.cpp] failed to connect to [kubernetes.docker.internal]:29500"),
     ("no-nccl", "RuntimeError: Distributed package doesn't have NCCL built in"),
     ("cuda-missing", "CUDA: False"),
     (
         "port-in-use",
-        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
+        "torch.distributed.DistNetworkError: The server socket has failed to listen on any local network "
+        "address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use",
     ),
     (
         "missing-machines",
@@ -63,7 +67,8 @@ TEXTS = [
     ),
     (
         "missing-machines",
-        "Timed out initializing process group in store based barrier on rank: 0, for key: store_based_barrier_key:1 (world_size=2, worker_count=1, timeout=0:30:00)",
+        "Timed out initializing process group in store based barrier on rank: 0, for key: "
+        "store_based_barrier_key:1 (world_size=2, worker_count=1, timeout=0:30:00)",
     ),
     (
         "nccl-mismatch",
@@ -73,7 +78,8 @@ TEXTS = [
     ("shm-small", "NCCL WARN Error while creating shared memory segment /dev/shm/nccl-3fW1Ub (size 9637888)"),
     (
         "shm-small",
-        "RuntimeError: DataLoader worker (pid 88) is killed by signal: Bus error. It is possible that dataloader's workers are out of shared memory.",
+        "RuntimeError: DataLoader worker (pid 88) is killed by signal: Bus error. It is possible that "
+        "dataloader's workers are out of shared memory.",
     ),
     ("arch-mismatch", "RuntimeError: CUDA error: no kernel image is available for execution on the device"),
     (
@@ -82,11 +88,13 @@ TEXTS = [
     ),
     (
         "model-mismatch",
-        "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 62 params, while rank 0 has inconsistent 60 params.",
+        "RuntimeError: DDP expects same model across all ranks, but Rank 1 has 62 params, while rank 0 has "
+        "inconsistent 60 params.",
     ),
     (
         "collective-timeout",
-        "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for 600123 milliseconds",
+        "[rank0]: Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7, OpType=ALLREDUCE) ran for "
+        "600123 milliseconds",
     ),
     ("peer-died", "RuntimeError: [../gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.77.0.2]:37522"),
     (
@@ -96,7 +104,8 @@ TEXTS = [
     ("hidden-traceback", "  error_file: <N/A>"),
     (
         "ephemeral-ports",
-        "RuntimeError: Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection timed out, remote=[10.77.0.2]:41234",
+        "RuntimeError: Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection timed "
+        "out, remote=[10.77.0.2]:41234",
     ),
     ("disk-full", "OSError: [Errno 28] No space left on device"),
     ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."),

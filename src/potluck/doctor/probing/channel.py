@@ -25,6 +25,15 @@ class Channel:
     def __init__(self, connection: socket.socket, token: str, *, is_server: bool) -> None:
         self._connection = connection
         self._reader = connection.makefile("rb")
+        try:
+            self._greet(token, is_server=is_server)
+        except (OSError, WrongTokenError):
+            self._reader.close()
+            raise
+
+    def _greet(self, token: str, *, is_server: bool) -> None:
+        """Both sides prove the token over numbers that neither chose alone."""
+        connection = self._connection
         connection.settimeout(_HANDSHAKE_S)
         mine = secrets.token_hex(_NONCE_HEX // 2)
         connection.sendall(mine.encode() + b"\n")
