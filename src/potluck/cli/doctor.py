@@ -51,7 +51,7 @@ def doctor(
 ) -> None:
     """Say what is wrong on which machine, and what to type. Changes nothing; ends with 1 if training cannot work."""
     from potluck.core.environment import read_environment
-    from potluck.doctor.catalogue import check_known, examine_all, examine_machine
+    from potluck.doctor.catalogue import check_known, examine_all, examine_machine, needs_torch
     from potluck.doctor.fix_script import parse_peer, write_fix_script
 
     only = check or []
@@ -71,11 +71,11 @@ def doctor(
     if reach:
         from potluck.doctor.probing.reaching import reach_machines
 
-        seen = reach_machines(reach, plan)
+        seen = reach_machines(reach, plan, with_torch=needs_torch(only))
         findings = examine_all(seen, only=only)
     else:
         names = [one.name for one in peers if one.name]
-        seen = Examination(machines=(take_facts(names_wanted=names),), plan=plan)
+        seen = Examination(machines=(take_facts(names_wanted=names, with_torch=needs_torch(only)),), plan=plan)
         findings = examine_machine(seen.machines[0], plan, only=only)
     _show(seen, findings, as_json=as_json, with_ok=show_all or bool(only))
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)

@@ -30,8 +30,10 @@ def print_findings(findings: Sequence[Finding], *, console: Console | None = Non
     for finding in shown:
         if is_trouble(finding):
             _print_fixes(console, finding)
-    well = len({finding.id for finding in findings}) - len({finding.id for finding in shown})
-    console.print(Text(f"{well} checks are fine." if shown else f"All {well} checks are fine.", style="green"))
+    ids = {finding.id for finding in findings}
+    well = len(ids - {finding.id for finding in findings if finding.status != OK})
+    count = f"All {well} checks are" if well == len(ids) > 1 else f"{well} {'check is' if well == 1 else 'checks are'}"
+    console.print(Text(f"{count} fine.", style="green"))
 
 
 def matrix_tables(seen: Examination) -> list[Table]:

@@ -20,6 +20,13 @@ MACHINE_CHECKS: dict[str, MachineCheck] = {
 }
 CLUSTER_CHECKS: dict[str, ClusterCheck] = {check.id: check for check in (*BETWEEN, *AGREEMENT)}
 
+NEEDS_TORCH = frozenset({"torch-broken", "cuda-missing", "no-nccl", "arch-mismatch", "nccl-mismatch", "all-reduce"})
+
+
+def needs_torch(only: Collection[str]) -> bool:
+    """Whether these checks, or all of them if none is named, want torch to be imported, which takes seconds."""
+    return not only or bool(NEEDS_TORCH & set(only))
+
 
 def check_known(check_id: str) -> None:
     """Refuse an id that no check has."""

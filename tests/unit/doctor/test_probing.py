@@ -174,7 +174,7 @@ def test_a_wrong_token_says_what_to_copy():
 def test_a_machine_where_nobody_listens_is_told_apart_from_a_name_nobody_knows():
     with socket.create_server((HERE, 0)) as server:
         port = server.getsockname()[1]
-    seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], Plan())
+    seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], Plan(), with_torch=False)
     assert "potluck doctor --listen" in seen.absent[HERE]
     assert "name is not known" in seen.absent["nobody.invalid"]
 
@@ -200,7 +200,7 @@ class Gone:
 def test_a_machine_that_vanishes_is_absent_and_the_others_are_examined():
     station = LocalStation()
     try:
-        seen = examine_stations([Seat(station, HERE), Seat(Gone(), "10.9.9.9")], reduces=False)
+        seen = examine_stations([Seat(station, HERE), Seat(Gone(), "10.9.9.9")], with_torch=False)
     finally:
         station.close()
     assert seen.absent == {"10.9.9.9": "it has gone"}

@@ -27,6 +27,7 @@ class TakeFacts(Message, frozen=True, kw_only=True):
     """Take all facts, and look up these names."""
 
     names: tuple[str, ...] = ()
+    with_torch: bool = True
 
 
 class FactsTaken(Message, frozen=True, kw_only=True):

@@ -47,14 +47,14 @@ class Seat:
 
 
 def examine_stations(
-    seats: Sequence[Seat], *, plan: Plan | None = None, absent: Mapping[str, str] | None = None, reduces: bool = True
+    seats: Sequence[Seat], *, plan: Plan | None = None, absent: Mapping[str, str] | None = None, with_torch: bool = True
 ) -> Examination:
-    """Facts of all, every ordered pair, then one all-reduce."""
+    """Facts of all, every ordered pair, then, with torch, one all-reduce."""
     lost = dict(absent or {})
     with ThreadPoolExecutor(max_workers=max(1, len(seats))) as pool:
         crowd = _Crowd(pool, lost)
         present = _introduce(crowd, seats)
-        facts = _take_facts(crowd, present)
+        facts = _take_facts(crowd, present, with_torch=with_torch)
         word = secrets.token_hex(16)
         opened = crowd.ask(
             [(seat, OpenPorts(address=seat.address, num_ports=NUM_PORTS, word=word)) for seat in present], PortsOpen
@@ -68,7 +68,7 @@ def examine_stations(
             links += [one.link for one in crowd.ask(dials, Dialled).values()]
         crowd.ask([(seat, ClosePorts()) for seat in ready], Done)
         reductions: tuple[Reduction, ...] | None = None
-        if reduces and len(ready) > 1:
+        if with_torch and len(ready) > 1:
             told = crowd.ask(_reduce(ready, facts, opened), Reduced)
             silent = Reduction(machine="", error="it gave no answer")
             reductions = tuple(
@@ -137,10 +137,11 @@ def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
     ]
 
 
-def _take_facts(crowd: _Crowd, present: Sequence[Seat]) -> dict[str, Facts]:
-    asks: list[tuple[Seat, Ask]] = [
-        (seat, TakeFacts(names=tuple(other.hostname for other in present if other is not seat))) for seat in present
-    ]
+def _take_facts(crowd: _Crowd, present: Sequence[Seat], *, with_torch: bool) -> dict[str, Facts]:
+    asks: list[tuple[Seat, Ask]] = []
+    for seat in present:
+        others = tuple(other.hostname for other in present if other is not seat)
+        asks.append((seat, TakeFacts(names=others, with_torch=with_torch)))
     told = crowd.ask(asks, FactsTaken)
     return {name: msgspec.structs.replace(one.facts, machine=name) for name, one in told.items()}
 

@@ -19,7 +19,7 @@ _OUTCOMES = {
 _NO_ROUTE = "no route to it: the cable, the Wi-Fi's client isolation, or a firewall that rejects"
 
 
-def reach_machines(texts: Sequence[str], plan: Plan) -> Examination:
+def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True) -> Examination:
     """Everything between this machine and the listening ones."""
     targets = [parse_target(text) for text in texts]
     absent: dict[str, str] = {}
@@ -36,7 +36,7 @@ def reach_machines(texts: Sequence[str], plan: Plan) -> Examination:
                 continue
             remote.append(station)
             seats.append(Seat(station, target.address))
-        return examine_stations([Seat(local, own_address), *seats], plan=plan, absent=absent)
+        return examine_stations([Seat(local, own_address), *seats], plan=plan, absent=absent, with_torch=with_torch)
     finally:
         local.close()
         for station in remote:

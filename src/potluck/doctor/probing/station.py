@@ -43,8 +43,9 @@ class LocalStation:
         match question:
             case Introduce():
                 return Introduction(machine=read_environment().machine, hostname=socket.gethostname())
-            case TakeFacts(names=names):
-                return FactsTaken(facts=self._take_facts(names))
+            case TakeFacts(names=names, with_torch=with_torch):
+                facts = self._take_facts(names) if with_torch else take_facts(names_wanted=names, with_torch=False)
+                return FactsTaken(facts=facts)
             case OpenPorts(address=address, num_ports=num_ports, word=word):
                 self._close_ports()
                 self._opened = OpenedPorts(address, min(num_ports, _MOST_PORTS), word)
