@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 def main() -> None:
     loader_workers = int(sys.argv[1]) if len(sys.argv) > 1 else 0
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", timeout=timedelta(seconds=3))
+    dist.init_process_group("gloo", timeout=timedelta(seconds=2))
     torch.manual_seed(dist.get_rank())
     model = DistributedDataParallel(nn.Sequential(nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)

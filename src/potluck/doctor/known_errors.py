@@ -162,7 +162,7 @@ KNOWN_ERRORS = (
     _known(
         "shm-small",
         r"creating shared memory segment|\bbus error\b|"
-        r"unable to (?:open|write to|mmap) (?:shared memory|file </torch_)",
+        r"unable to (?:open|write to|mmap|allocate) (?:shared memory|file </torch_)",
         "/dev/shm is full or too small",
         "potluck doctor --check shm-small prints the line; a container wants --ipc=host",
     ),

@@ -81,6 +81,10 @@ TEXTS = [
         "RuntimeError: DataLoader worker (pid 88) is killed by signal: Bus error. It is possible that "
         "dataloader's workers are out of shared memory.",
     ),
+    (
+        "shm-small",
+        "RuntimeError: unable to allocate shared memory(shm) for file </torch_64_42_0>: No space left on device (28)",
+    ),
     ("arch-mismatch", "RuntimeError: CUDA error: no kernel image is available for execution on the device"),
     (
         "collective-mismatch",

@@ -20,7 +20,7 @@ _RATE_S = 0.2
 _SEND_BUFFER_BYTES = 1 << 18  # little waits in the kernel when the time is up
 _STALL_S = 2.0
 _UDP_IP_BYTES = 28
-_SMALLER_MTUS = (9000, 1500, 1492, 1480, 1450, 1420, 1400, 1380, 1350, 1300, 1280, 1200, 1024, 576)
+_SMALLEST_MTU = 500
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
 _DATAGRAM_S = 0.15
 
@@ -36,8 +36,10 @@ def dial(ask: Dial) -> Link:
     open_port = next((port for port, outcome in outcomes.items() if outcome == OPEN), None)
     if open_port is None:
         return link
+    # Where large packets are lost, a stream would only stall.
+    measures_rate = ask.measures_rate and (passed is None or passed == ask.mtu)
     try:
-        return _measured(link, ask, open_port)
+        return _measured(link, ask, open_port, measures_rate=measures_rate)
     except OSError:  # it connected, and then nothing moved
         return msgspec.structs.replace(link, ports={**outcomes, open_port: STALLED})
 
@@ -55,7 +57,7 @@ def try_port(address: str, port: int, *, timeout_s: float = DIAL_S) -> str:
     return OPEN
 
 
-def _measured(link: Link, ask: Dial, port: int) -> Link:
+def _measured(link: Link, ask: Dial, port: int, *, measures_rate: bool) -> Link:
     with socket.create_connection((ask.address, port), timeout=DIAL_S) as connection:
         connection.settimeout(_STALL_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -70,7 +72,7 @@ def _measured(link: Link, ask: Dial, port: int) -> Link:
             trips.append(time.perf_counter() - start)
             # The answer was written halfway through the round trip.
             offsets.append(theirs - (sent_at + trips[-1] / 2))
-        rate = _send_stream(connection) if ask.measures_rate else None
+        rate = _send_stream(connection) if measures_rate else None
     fastest = min(range(_NUM_PINGS), key=trips.__getitem__)
     return msgspec.structs.replace(
         link,
@@ -102,10 +104,18 @@ def _largest_passing(ask: Dial) -> int | None:
         probe.setsockopt(socket.IPPROTO_IP, _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE)
         probe.settimeout(_DATAGRAM_S)
         target = (ask.address, ask.datagram_port)
-        if not _passes(probe, target, ask.word, min(500, ask.mtu)):
+        if not _passes(probe, target, ask.word, _SMALLEST_MTU):
             return None
-        sizes = [ask.mtu, *(size for size in _SMALLER_MTUS if size < ask.mtu)]
-        return next((size for size in sizes if _passes(probe, target, ask.word, size)), 0)
+        if _passes(probe, target, ask.word, ask.mtu):
+            return ask.mtu
+        passed, lost = _SMALLEST_MTU, ask.mtu
+        while lost - passed > 1:
+            middle = (passed + lost) // 2
+            if _passes(probe, target, ask.word, middle):
+                passed = middle
+            else:
+                lost = middle
+        return passed
 
 
 def _passes(probe: socket.socket, target: tuple[str, int], word: str, packet_bytes: int) -> bool:

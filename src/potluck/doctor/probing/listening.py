@@ -14,6 +14,7 @@ from potluck.doctor.probing.station import LocalStation
 
 LISTEN_PORT = 29498
 _REACH_S = 3.0
+_SEGMENT_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,7 @@ def listen(
     """Answer whoever knows the token, one after the other, until interrupted."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        _use_small_packets(server)
         try:
             server.bind(("0.0.0.0", port))  # noqa: S104  the token guards it, and the way in is what is examined
         except OSError as error:
@@ -64,8 +66,11 @@ def listen(
 
 def connect(target: Target) -> tuple[RemoteStation, str]:
     """The listening machine, and this machine's own address on the way to it. OSError if it cannot be reached."""
-    connection = socket.create_connection((target.address, target.port), timeout=_REACH_S)
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
+        _use_small_packets(connection)
+        connection.settimeout(_REACH_S)
+        connection.connect((target.address, target.port))
         channel = Channel(connection, target.token, is_server=False)
     except WrongTokenError:
         connection.close()
@@ -76,6 +81,12 @@ def connect(target: Target) -> tuple[RemoteStation, str]:
         connection.close()
         raise
     return RemoteStation(channel), str(connection.getsockname()[0])
+
+
+def _use_small_packets(one: socket.socket) -> None:
+    """The conversation must get through where large packets are lost: that is one of the things it is about."""
+    if hasattr(socket, "TCP_MAXSEG"):
+        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
 
 
 def _serve(channel: Channel) -> None:

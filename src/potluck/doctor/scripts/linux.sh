@@ -3,7 +3,7 @@
 # For the machine @MACHINE@, so that these peers can train with it: @PEERS@
 # Read it, then run it as root: sudo bash FILE. A second run changes nothing more.
 # The script that takes it all back: potluck doctor --fix-script linux --undo (with the same --peer)
-set -euo pipefail
+set -euo pipefail # so grep reads to the end below: with -q it would break the pipe
 
 peers=(@PEERS@)
 # Lines for the hosts file, "ADDRESS NAME"; none if no names were given.
@@ -15,7 +15,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 # 1. The firewall, for the peers only. Gloo and NCCL listen on random high ports, so all of those are opened to them.
-if command -v ufw >/dev/null && ufw status | grep -q '^Status: active'; then
+if command -v ufw >/dev/null && ufw status | grep '^Status: active' >/dev/null; then
   for peer in "${peers[@]}"; do
     ufw allow from "$peer" to any port 1024:65535 proto tcp comment potluck # ufw skips a rule that is there
   done
@@ -25,13 +25,13 @@ elif command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1;
     firewall-cmd --permanent --query-rich-rule="$rule" >/dev/null || firewall-cmd --permanent --add-rich-rule="$rule"
   done
   firewall-cmd --reload
-elif command -v nft >/dev/null && nft list chains | grep -q 'hook input'; then
+elif command -v nft >/dev/null && nft list chains | grep 'hook input' >/dev/null; then
   # Every chain that sees incoming packets: each of them can refuse one.
   nft list chains | awk '/^table/ { family = $2; table = $3 } /^\tchain/ { chain = $2 }
       /type filter hook input/ { print family, table, chain }' |
     while read -r family table chain; do
       for peer in "${peers[@]}"; do
-        if ! nft list chain "$family" "$table" "$chain" | grep -q "ip saddr $peer .*comment \"potluck\""; then
+        if ! nft list chain "$family" "$table" "$chain" | grep "ip saddr $peer .*comment \"potluck\"" >/dev/null; then
           nft insert rule "$family" "$table" "$chain" ip saddr "$peer" tcp dport 1024-65535 accept comment potluck
         fi
       done

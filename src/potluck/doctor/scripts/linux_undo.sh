@@ -2,7 +2,7 @@
 # Written by: potluck doctor --fix-script linux --undo
 # Takes back on @MACHINE@ what the script without --undo did for: @PEERS@
 # Run it as root: sudo bash FILE. A second run changes nothing more. /dev/shm is as before after the next start.
-set -euo pipefail
+set -euo pipefail # so grep reads to the end below: with -q it would break the pipe
 
 peers=(@PEERS@)
 
@@ -12,7 +12,7 @@ if [ "$(id -u)" -ne 0 ]; then
 fi
 
 # 1. The firewall: only rules that the script made.
-if command -v ufw >/dev/null && ufw status | grep -q '^Status: active'; then
+if command -v ufw >/dev/null && ufw status | grep '^Status: active' >/dev/null; then
   for peer in "${peers[@]}"; do
     ufw delete allow from "$peer" to any port 1024:65535 proto tcp || true # gone already
   done
@@ -24,7 +24,7 @@ elif command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1;
     fi
   done
   firewall-cmd --reload
-elif command -v nft >/dev/null && nft list chains | grep -q 'hook input'; then
+elif command -v nft >/dev/null && nft list chains | grep 'hook input' >/dev/null; then
   nft list chains | awk '/^table/ { family = $2; table = $3 } /^\tchain/ { chain = $2 }
       /type filter hook input/ { print family, table, chain }' |
     while read -r family table chain; do
