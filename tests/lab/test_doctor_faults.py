@@ -2,7 +2,6 @@
 
 import re
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -32,11 +31,6 @@ def only(findings: list[dict[str, Any]], machine: str) -> list[dict[str, Any]]:
     """The fixes of the only finding, which must be about this machine."""
     assert [one["machine"] for one in findings] == [machine], findings
     return findings[0]["fixes"][:1]
-
-
-def test_healthy_machines_train(clinic: Clinic) -> None:
-    ended = clinic.train()
-    assert ended.worked, ended.output
 
 
 def test_own_name_on_loopback(clinic: Clinic) -> None:
@@ -168,27 +162,9 @@ def test_a_full_disk(clinic: Clinic) -> None:
 
 def test_two_machines_of_one_name(clinic: Clinic) -> None:
     clinic.lab[ELM].run(["hostname", "oak"])
-    settings = ["--num-samples", "64", "--global-batch", "32", "--max-steps", "2", "--experiment-name"]
-    shared = {
-        "POTLUCK_LIGHTHOUSE": f"http://{ADDRESSES[OAK]}:29510",
-        "POTLUCK_SECRET": "of this test",
-        "POTLUCK_WORKERS": "2",
-        "WORLD_SIZE": "", "RANK": "", "MASTER_ADDR": "",
-    }
-    lighthouse = str(Path(sys.executable).with_name("torchft_lighthouse"))
-    options = ["--min_replicas", "1", "--bind", f"{ADDRESSES[OAK]}:29510", "--quorum_tick_ms", "20"]
-    keeper = clinic.lab[OAK].start([lighthouse, *options, "--join_timeout_ms", "15000"])
-    try:
-        command = [str(HERE / "potluck_worker.py"), "train", *settings]
-        assert clinic.fails(oak=shared, elm=shared, command=[*command, "same"])
-        findings = clinic.diagnose("duplicate-hostname", on=OAK, reach=[ELM])
-        assert [one["machine"] for one in findings] == [f"oak@{ADDRESSES[ELM]}"]
-        fix = {**findings[0]["fixes"][0], "machine": ELM}  # the one at that address
-        ended = clinic.train(oak=shared, elm=shared, command=[*command, "other"], fixes=[fix])
-    finally:
-        keeper.kill()
-        keeper.wait(10)
-    assert ended.worked, ended.output
+    (finding,) = clinic.diagnose("duplicate-hostname", on=OAK, reach=[ELM])
+    assert finding["machine"] == f"oak@{ADDRESSES[ELM]}"
+    assert finding["fixes"][0]["commands"] == ["export POTLUCK_MACHINE=oak-2"]
 
 
 def test_an_interface_that_is_switched_off(clinic: Clinic) -> None:
