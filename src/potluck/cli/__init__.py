@@ -52,3 +52,11 @@ def main() -> None:
         console.print(Text("error: ", style="bold red") + Text(str(error.args[0]), style="default"))
         console.print(Text("  fix: ", style="bold green") + Text(error.fix, style="default"))
         sys.exit(1)
+    except Exception:  # noqa: BLE001  it is printed, and what is known about it below
+        import traceback
+
+        from potluck.cli.findings import print_known
+
+        traceback.print_exc()
+        print_known(traceback.format_exc())
+        sys.exit(1)

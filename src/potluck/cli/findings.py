@@ -7,7 +7,7 @@ from rich.table import Table
 from rich.text import Text
 
 from potluck.doctor.case import OPEN, STALLED, Examination, Link
-from potluck.doctor.explain import Explanation
+from potluck.doctor.explain import Explanation, explain
 from potluck.doctor.finding import BY_HAND, OK, POWERSHELL, Finding, Fix, is_trouble
 
 _STYLES = {"fail": "bold red", "warn": "yellow", "unknown": "cyan", "ok": "green"}
@@ -71,9 +71,16 @@ def _cell(link: Link | None) -> Text:
     return Text(f"{1000 * link.round_trip_s:.2f} ms  {8 * link.bytes_per_s / 1e6:,.0f} Mbit/s")
 
 
-def print_explanations(found: Sequence[Explanation]) -> None:
+def print_known(text: str) -> None:
+    """After an error of some library: cause and fix, if they are known."""
+    found = explain(text)
+    if found:
+        print_explanations(found, console=Console(stderr=True, soft_wrap=True))
+
+
+def print_explanations(found: Sequence[Explanation], *, console: Console | None = None) -> None:
     """Cause and fix of each known text."""
-    console = Console(soft_wrap=True)
+    console = console or Console(soft_wrap=True)
     if not found:
         console.print("nothing in it is known; potluck doctor looks at this machine")
     for one in found:

@@ -151,3 +151,30 @@ def test_explain_reads_a_file_or_standard_input(run, tmp_path):
     assert run("explain", text="all is well\n").returncode == 1
     assert "no machine" in run("explain", "--machine", "lily", text="").stderr
     assert "No such file" in run("explain", "nowhere.log").stderr
+
+
+def test_an_error_of_a_library_is_explained_where_it_ends_a_command(monkeypatch, capsys):
+    import potluck.cli
+
+    def dies():
+        raise RuntimeError("[pair.cc:534] Connection closed by peer [10.77.0.2]:37522")
+
+    monkeypatch.setattr(potluck.cli, "app", dies)
+    with pytest.raises(SystemExit):
+        potluck.cli.main()
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert told.index("RuntimeError") < told.index("cause: 10.77.0.2 left")
+
+
+def test_quick_checks_tell_only_what_stops_training(monkeypatch):
+    from potluck.doctor.quick import quick_failures
+
+    for name in ("MASTER_ADDR", "RANK", "GLOO_SOCKET_IFNAME"):
+        monkeypatch.delenv(name, raising=False)
+    assert quick_failures() == []
+    monkeypatch.setenv("MASTER_ADDR", "192.0.2.77")
+    monkeypatch.setenv("RANK", "0")
+    (line,) = quick_failures()
+    assert "MASTER_ADDR=192.0.2.77" in line
+    assert line.endswith("(fix: potluck doctor --check nobody-hosts)")

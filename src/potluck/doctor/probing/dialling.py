@@ -22,7 +22,7 @@ _STALL_S = 2.0
 _UDP_IP_BYTES = 28
 _SMALLEST_MTU = 500
 _IP_MTU_DISCOVER, _IP_PMTUDISC_PROBE = 10, 3
-_DATAGRAM_S = 0.15
+_DATAGRAM_S = 0.1
 
 
 def dial(ask: Dial) -> Link:
@@ -48,13 +48,16 @@ def try_port(address: str, port: int, *, timeout_s: float = DIAL_S) -> str:
     """What comes of one connection."""
     try:
         socket.create_connection((address, port), timeout=timeout_s).close()
-    except TimeoutError:
-        return SILENT
-    except ConnectionRefusedError:
-        return REFUSED
     except OSError as error:
-        return UNREACHABLE if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES) else SILENT
+        return outcome_of(error)
     return OPEN
+
+
+def outcome_of(error: OSError) -> str:
+    """What a connection that failed has met."""
+    if isinstance(error, ConnectionRefusedError):
+        return REFUSED
+    return UNREACHABLE if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES) else SILENT
 
 
 def _measured(link: Link, ask: Dial, port: int, *, measures_rate: bool) -> Link:

@@ -7,7 +7,7 @@ from potluck.doctor.case import OPEN, REFUSED, SILENT, Examination, Plan
 from potluck.doctor.probing.asks import StationLostError
 from potluck.doctor.probing.channel import RemoteStation
 from potluck.doctor.probing.conducting import Seat, examine_stations
-from potluck.doctor.probing.dialling import try_port
+from potluck.doctor.probing.dialling import outcome_of, try_port
 from potluck.doctor.probing.listening import Target, connect, parse_target
 from potluck.doctor.probing.station import LocalStation
 
@@ -52,7 +52,8 @@ def _connect(target: Target) -> tuple[RemoteStation, str]:
     if target.token:
         try:
             return connect(target)
-        except OSError:  # a plain dial tells what is in the way
-            pass
-    outcome = try_port(target.address, target.port)
+        except OSError as error:
+            outcome = outcome_of(error)
+    else:
+        outcome = try_port(target.address, target.port)
     raise StationLostError(_OUTCOMES.get(outcome, _NO_ROUTE).format(port=target.port))
