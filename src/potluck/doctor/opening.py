@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from potluck.doctor.finding import Fix, bash, powershell
 from potluck.machine.facts import Facts
 
@@ -88,17 +90,18 @@ def _open_nftables(facts: Facts, addresses: Sequence[str]) -> Fix:
     note = "for these peers only, until the next start; /etc/nftables.conf keeps it"
     if not chains:
         note = "if nft list ruleset shows another table and chain, use those"
-    return bash(
-        facts,
-        *(
-            f"nft insert rule {place} ip saddr '{{ {listed} }}' tcp dport {low}-{high} accept comment potluck"
-            for place in places
-        ),
-        note=note,
-        root=True,
-        undo=[
-            f"nft --handle list chain {place} | awk '/comment \"potluck\"/ {{ print $NF }}' "
-            f"| xargs --no-run-if-empty --max-args=1 nft delete rule {place} handle"
-            for place in places
-        ],
+    return insert_nft_rules(
+        facts, places, f"ip saddr '{{ {listed} }}' tcp dport {low}-{high} accept comment potluck", note=note
     )
+
+
+def insert_nft_rules(facts: Facts, places: Sequence[str], rule: str, *, note: str) -> Fix:
+    """One rule at the head of each chain; the undo finds it by its comment."""
+    fix = bash(facts, *(f"nft insert rule {place} {rule}" for place in places), note=note, root=True)
+    nft = "nft" if facts.system.is_administrator else "sudo nft"  # on both sides of the pipe
+    undo = [
+        f"{nft} --handle list chain {place} | awk '/comment \"potluck\"/ {{ print $NF }}' "
+        f"| xargs --no-run-if-empty --max-args=1 {nft} delete rule {place} handle"
+        for place in places
+    ]
+    return msgspec.structs.replace(fix, undo=tuple(undo))

@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Iterator
 
 from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Examination, Link, training_interface
-from potluck.doctor.check import ClusterCheck, Verdict, fail, warn
+from potluck.doctor.check import ClusterCheck, Verdict, fail, unknown, warn
 from potluck.doctor.finding import Fix, bash, by_hand
-from potluck.doctor.opening import open_for, open_windows
+from potluck.doctor.opening import insert_nft_rules, open_for, open_windows
 from potluck.machine.facts import WIRELESS, Facts
 
 _SLOW_BYTES_PER_S = 100e6 / 8  # a hundred megabits
@@ -159,6 +159,8 @@ def silent_peer(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
     """The real thing, small: every machine's number is added up on all of them."""
     if seen.reductions is None:
+        if any(not link.is_open for link in seen.links):
+            yield "all", unknown("the all-reduce was not tried, since machines cannot reach each other")
         return
     names = {facts.machine for facts in seen.machines}
     for one in seen.reductions:
@@ -214,7 +216,7 @@ def _name_the_wall(seen: Examination, facts: Facts, links: list[Link]) -> Iterat
     yield (
         facts.machine,
         fail(
-            f"the firewall of {facts.machine} {how} what {_sources(rest)} sends to high ports{direction}{others}",
+            f"the firewall of {facts.machine} {how} connections from {_sources(rest)} to high ports{direction}{others}",
             open_for(facts, _addresses(seen, rest)),
             why="Gloo and NCCL listen on random high ports, and have no option for a range",
         ),
@@ -234,16 +236,8 @@ def _let_out(facts: Facts, links: list[Link]) -> Fix:
     chain = next(chain for chain in facts.firewall.chains if chain.may_block and chain.hook == "output")
     place = f"{chain.family} {chain.table} {chain.name}"
     targets = ", ".join(sorted({link.address for link in links if link.source == facts.machine}))
-    return bash(
-        facts,
-        f"nft insert rule {place} ip daddr '{{ {targets} }}' tcp dport 1024-65535 accept comment potluck",
-        note="for these peers only, until the next start",
-        root=True,
-        undo=[
-            f"nft --handle list chain {place} | awk '/comment \"potluck\"/ {{ print $NF }}' "
-            f"| xargs --no-run-if-empty --max-args=1 nft delete rule {place} handle"
-        ],
-    )
+    rule = f"ip daddr '{{ {targets} }}' tcp dport 1024-65535 accept comment potluck"
+    return insert_nft_rules(facts, [place], rule, note="for these peers only, until the next start")
 
 
 def _one_port_only(link: Link) -> bool:

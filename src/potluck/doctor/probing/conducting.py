@@ -68,7 +68,8 @@ def examine_stations(
             links += [one.link for one in crowd.ask(dials, Dialled).values()]
         crowd.ask([(seat, ClosePorts()) for seat in ready], Done)
         reductions: tuple[Reduction, ...] | None = None
-        if with_torch and len(ready) > 1:
+        # Where a port is blocked it would only wait for its timeout.
+        if with_torch and len(ready) > 1 and all(link.is_open for link in links):
             told = crowd.ask(_reduce(ready, facts, opened), Reduced)
             silent = Reduction(machine="", error="it gave no answer")
             reductions = tuple(

@@ -77,9 +77,14 @@ class TorchProcess:
             return None
 
     def _last_words(self) -> str:
+        """The line that the process died with; warnings of torch begin with [W."""
+        try:
+            self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it gave no answer in time"
         self._errors.seek(0)
-        lines = [line for line in self._errors.read().decode(errors="replace").splitlines() if line.strip()]
-        return lines[-1].strip() if lines else "it gave no answer in time"
+        lines = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines()]
+        return next((line for line in reversed(lines) if line and not line.startswith("[W")), "it ended without a word")
 
     def _read(self) -> None:
         assert self._process.stdout is not None
