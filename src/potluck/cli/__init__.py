@@ -6,6 +6,8 @@ import typer
 
 from potluck.cli.doctor import doctor
 from potluck.cli.explain import explain
+from potluck.cli.plan import plan
+from potluck.cli.profile import profile
 from potluck.cli.runs import runs
 from potluck.cli.train import train
 from potluck.core.errors import PotluckError
@@ -23,6 +25,8 @@ app.command()(train)
 app.command()(runs)
 app.command()(doctor)
 app.command()(explain)
+app.command()(profile)
+app.command()(plan)
 
 
 def _print_version(wanted: bool) -> None:

@@ -20,6 +20,9 @@ class Environment:
     data_dir: Path
     """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
 
+    home: Path
+    """What Potluck keeps on this computer between runs: POTLUCK_HOME, else ~/.potluck."""
+
 
 DEFAULT_PORT = 29500
 
@@ -40,8 +43,8 @@ class Launch:
     expected: int
     """POTLUCK_WORKERS, else WORLD_SIZE: how many to wait for before the first step."""
 
-    share: int
-    """POTLUCK_SHARE: this worker's part of every global batch, in proportion to the others'."""
+    share: int | None
+    """POTLUCK_SHARE: this worker's part of every global batch by hand, in proportion to the others'."""
 
     master: tuple[str, int] | None
     """MASTER_ADDR and MASTER_PORT under torchrun."""
@@ -80,7 +83,7 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         secret=get("POTLUCK_SECRET") or "",
         worker=int(get("POTLUCK_WORKER") or rank),
         expected=int(get("POTLUCK_WORKERS") or world_size),
-        share=int(get("POTLUCK_SHARE") or 1),
+        share=int(share) if (share := get("POTLUCK_SHARE")) else None,
         master=master if world_size > 1 else None,
         rank=rank,
         local_rank=int(get("LOCAL_RANK") or 0),
@@ -101,6 +104,7 @@ def read_environment() -> Environment:
         machine=re.sub(r"[^A-Za-z0-9._-]", "-", machine).lstrip(".") or "machine",  # it becomes part of file names
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
+        home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
     )
 
 

@@ -8,7 +8,9 @@ PotluckError
 ├── RunFolderError     the folder of a run
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
-└── GroupError         workers that cannot reach each other or do not fit together
+├── GroupError         workers that cannot reach each other or do not fit together
+├── PlanError          a batch that cannot be split as asked
+└── MeasureError       something that cannot be measured, or a profile that cannot be read
 """
 
 from difflib import get_close_matches
@@ -62,6 +64,14 @@ class CheckpointError(PotluckError):
 
 class GroupError(PotluckError):
     """Workers cannot reach each other, or do not fit together."""
+
+
+class PlanError(PotluckError):
+    """A global batch cannot be split as asked."""
+
+
+class MeasureError(PotluckError):
+    """Something cannot be measured, or a profile cannot be read."""
 
 
 def did_you_mean(word: str, known: "Iterable[str]") -> str:
