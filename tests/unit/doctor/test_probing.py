@@ -1,6 +1,9 @@
 """The way between two machines, on loopback: who knows the token is answered, everybody else is not."""
 
+import re
 import socket
+import subprocess
+import sys
 import threading
 from contextlib import contextmanager
 
@@ -213,3 +216,16 @@ def test_a_station_closes_its_ports_when_told_to():
     assert try_port(HERE, ports[0]) == OPEN
     assert station.ask(ClosePorts()) == Done()
     assert try_port(HERE, ports[0]) == REFUSED
+
+
+def test_a_machine_that_is_reached_by_its_name_is_examined_by_its_address():
+    command = [sys.executable, "-c", "from potluck.cli import main; main()", "doctor", "--listen", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as listener:
+        try:
+            line = listener.stdout.readline()
+            token, port = re.search(r"--reach (\w+)@[^:]*:(\d+)", line).groups()
+            seen = reach_machines([f"{token}@localhost:{port}"], Plan(), with_torch=False)
+        finally:
+            listener.terminate()
+    assert HERE in seen.addresses.values()
+    assert not seen.absent

@@ -64,8 +64,8 @@ def listen(
                     say(f"{peer} has gone")
 
 
-def connect(target: Target) -> tuple[RemoteStation, str]:
-    """The listening machine, and this machine's own address on the way to it. OSError if it cannot be reached."""
+def connect(target: Target) -> tuple[RemoteStation, str, str]:
+    """The listening machine, its address, and this machine's own on the way to it. OSError if it cannot be reached."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         _use_small_packets(connection)
@@ -80,7 +80,7 @@ def connect(target: Target) -> tuple[RemoteStation, str]:
     except OSError:
         connection.close()
         raise
-    return RemoteStation(channel), str(connection.getsockname()[0])
+    return RemoteStation(channel), str(connection.getpeername()[0]), str(connection.getsockname()[0])
 
 
 def _use_small_packets(one: socket.socket) -> None:

@@ -30,12 +30,12 @@ def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True)
     try:
         for target in targets:
             try:
-                station, own_address = _connect(target)
+                station, address, own_address = _connect(target)
             except StationLostError as error:
                 absent[target.address] = str(error)
                 continue
             remote.append(station)
-            seats.append(Seat(station, target.address))
+            seats.append(Seat(station, address))
         return examine_stations([Seat(local, own_address), *seats], plan=plan, absent=absent, with_torch=with_torch)
     finally:
         local.close()
@@ -43,7 +43,7 @@ def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True)
             station.close()
 
 
-def _connect(target: Target) -> tuple[RemoteStation, str]:
+def _connect(target: Target) -> tuple[RemoteStation, str, str]:
     """The machine, or in one sentence why it cannot be examined."""
     try:
         socket.getaddrinfo(target.address, target.port)
