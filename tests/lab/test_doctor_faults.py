@@ -81,6 +81,7 @@ def test_high_ports_blocked_one_way(clinic: Clinic, action: str) -> None:
     assert ended.worked, ended.output
 
 
+@pytest.mark.slow
 def test_high_ports_blocked_both_ways(clinic: Clinic) -> None:
     clinic.guard(OAK, "drop")
     clinic.guard(ELM, "drop")
@@ -131,6 +132,7 @@ def test_nobody_is_at_the_address_that_all_dial(clinic: Clinic) -> None:
     assert ended.worked, ended.output
 
 
+@pytest.mark.slow
 def test_large_packets_are_lost(clinic: Clinic) -> None:
     clinic.lab[ELM].limit_packets(1280)
     assert clinic.fails()
