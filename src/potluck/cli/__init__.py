@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from potluck.cli.doctor import doctor
+from potluck.cli.explain import explain
 from potluck.cli.plan import plan
 from potluck.cli.profile import profile
 from potluck.cli.runs import runs
@@ -21,6 +23,8 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(runs)
+app.command()(doctor)
+app.command()(explain)
 app.command()(profile)
 app.command()(plan)
 
@@ -51,4 +55,12 @@ def main() -> None:
         console = Console(stderr=True, soft_wrap=True)
         console.print(Text("error: ", style="bold red") + Text(str(error.args[0]), style="default"))
         console.print(Text("  fix: ", style="bold green") + Text(error.fix, style="default"))
+        sys.exit(1)
+    except Exception:  # noqa: BLE001  it is printed, and what is known about it below
+        import traceback
+
+        from potluck.cli.findings import print_known
+
+        traceback.print_exc()
+        print_known(traceback.format_exc())
         sys.exit(1)

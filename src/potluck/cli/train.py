@@ -122,6 +122,7 @@ def train(
 ) -> None:
     """Train a built-in model. Ctrl-C stops after the step, saves, and says how to go on."""
     import logging
+    import sys
 
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment, read_launch
@@ -142,6 +143,11 @@ def train(
         asked, recorded = combine(values, *layers, {"experiment_name": folder.name}), combine(values)
 
     launch = read_launch()
+    if not launch.is_alone:
+        from potluck.doctor.quick import quick_failures
+
+        for line in quick_failures():
+            print(f"doctor: {line}", file=sys.stderr)
     with show_training(is_shown=launch.rank == 0) as display:
         from potluck.workloads.trainer import complete, train
 
