@@ -39,6 +39,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("POTLUCK_")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("POTLUCK_HOME", str(tmp_path / "home"))
     return tmp_path
 
 
