@@ -15,8 +15,9 @@ from potluck.core.errors import GroupError
 from potluck.engine.addresses import address_towards
 from potluck.engine.backend import check_backend
 from potluck.engine.balance import Balance
+from potluck.engine.membership import Place
 from potluck.engine.noise import NativeNoise
-from potluck.engine.together import Place, Together
+from potluck.engine.together import Together
 from potluck.measuring.step_timer import StepTimer
 
 _HEARTBEAT_TIMEOUT_MS = 1000

@@ -19,9 +19,12 @@ class Patience:
         self._extra_s = 0.0
 
     def timeout(self) -> timedelta:
-        """Three times the slowest recent step and a second; generous until a few steps are known."""
+        """Three times a slow recent step and a second; generous until a few steps are known.
+
+        A few that took much longer, because a machine was lost or the lighthouse was away, say nothing of the next.
+        """
         known = len(self._step_s) >= self._num_known
-        usual = 1.0 + 3 * max(self._step_s) if known else _UNKNOWN_S
+        usual = 1.0 + 3 * sorted(self._step_s)[len(self._step_s) * 4 // 5] if known else _UNKNOWN_S
         return timedelta(seconds=min(_LONGEST_S, max(_SHORTEST_S, usual) * self._stretch + self._extra_s))
 
     def committed(self, step_s: float) -> None:

@@ -3,25 +3,19 @@
 import hashlib
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import AllreduceOptions
 from torchft import Manager
 
-from potluck.core.environment import use_gloo_interface
 from potluck.core.errors import GroupError
-from potluck.engine.addresses import address_towards, host_and_port, interface_of
 from potluck.engine.backend import own_nccl
 from potluck.engine.balance import Balance
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
 from potluck.engine.group import Lost, Total
-from potluck.engine.healing import StateExchange
+from potluck.engine.membership import Membership, Place, States
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
 from potluck.engine.roster import Member, Roster, RosteredGroup, tell_changes
@@ -32,28 +26,9 @@ from potluck.planning.costs import Exchange
 from potluck.planning.rebalance import Told
 from potluck.planning.split import split_by_shares
 
-_CONNECT_S = 10.0
-_FIND_S = 120.0
-_QUORUM_S = 60.0
-_QUORUM_RETRIES = 1000
-_HEARTBEAT_MS = 100
+_FORM_S = 10.0
 _LONELY_S = 5.0
 _DIGEST_BYTES = 1 << 24
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
-    """This worker's place in a group."""
-
-    name: str
-    machine: str
-    lighthouse: str
-    secret: bytes
-    share: int | None = None
-    expected: int = 1
-    """Workers to wait for before the very first step."""
-    backend: str = "auto"
-    device: torch.device
 
 
 class Together:
@@ -75,16 +50,11 @@ class Together:
         self._told: list[Told] = []
         self._formed = 0
         self._say = say
-        self._address = address_towards(host_and_port(place.lighthouse)[0])
-        use_gloo_interface(interface_of(self._address))
-        self._states = StateExchange(self._address, place.secret)
-        self._states.peers = self._peers
         self._patience = Patience()
         self._evaluation_patience = Patience(num_known=1)
         self._evaluating_since = 0.0
-        self._group = RosteredGroup(timedelta(seconds=_CONNECT_S), self._me, place.backend)
-        self._manager: Manager | None = None
-        self._store: TCPStore | None = None
+        self._group = RosteredGroup(timedelta(seconds=_FORM_S), self._me, place.backend)
+        self._membership = self._enlist()
         self._exchange: GradientExchange | None = None
         self._fingerprint = ""
         self._weights: Callable[[], str] = str
@@ -112,52 +82,13 @@ class Together:
         self._capture, self._restore = capture, restore
         self._weights = lambda: _digest(model.state_dict().values())
         self._exchange = GradientExchange(
-            model, self._get_manager, self._group, self._patience.timeout, self._timer.gradients_ready
+            model, lambda: self._membership.manager, self._group, self._patience.timeout, self._timer.gradients_ready
         )
         self._balance.recall(self._fingerprint, self._exchange.num_bytes)
         return self._exchange.wrapped
 
-    def _meet(self, step: int) -> Manager:
-        """Go to the lighthouse with the step that this worker's state is of."""
-        self._store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104  peers read it
-        self._manager = self._find_lighthouse(self._store.port)
-        self._manager.load_state_dict({"step": step, "batches_committed": step})
-        return self._manager
-
-    def _find_lighthouse(self, store_port: int) -> Manager:
-        """It may be restarting just now: keep trying for a while."""
-        since, told = time.monotonic(), False
-        while True:
-            try:
-                return self._make_manager(store_port)
-            except RuntimeError as error:
-                if time.monotonic() - since > _FIND_S:
-                    raise self._no_answer(error) from error
-            if not told:
-                told = True
-                self._say(f"the lighthouse at {self._place.lighthouse} does not answer yet; waiting")
-
-    def _make_manager(self, store_port: int) -> Manager:
-        return Manager(
-            pg=self._group,
-            load_state_dict=self._heal,
-            state_dict=self._capture,
-            min_replica_size=1,
-            replica_id=self._place.name,
-            lighthouse_addr=self._place.lighthouse,
-            hostname=self._address,
-            store_addr=self._address,
-            store_port=store_port,
-            rank=0,
-            world_size=1,
-            timeout=timedelta(seconds=_CONNECT_S),
-            quorum_timeout=timedelta(seconds=_QUORUM_S),
-            connect_timeout=timedelta(seconds=_CONNECT_S),
-            heartbeat_interval=timedelta(milliseconds=_HEARTBEAT_MS),
-            checkpoint_transport=self._states,
-            init_sync=False,
-            quorum_retries=_QUORUM_RETRIES,
-        )
+    def _enlist(self) -> Membership:
+        return Membership(self._place, self._group, States(read=self._whole_state, replace=self._heal), self._say)
 
     def _heal(self, state: dict[str, Any]) -> None:
         """A peer's state replaces this worker's, in the middle of a step."""
@@ -168,13 +99,14 @@ class Together:
     # A step
 
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
-        manager = self._manager or self._meet(step)
+        self._membership.join(step)
+        manager = self._membership.manager
         self._batch_of = batch_of
         self._get_exchange().remember()
         if self._is_steady:
             # Nothing hints at a change: the group is asked for while this worker computes. Whether the part that it
             # takes in the meantime is right shows before anything is exchanged, and again when all parts are added up.
-            self._ask(manager)
+            self._membership.ask()
             self._is_presumed = True
             self._began_at = time.monotonic()
         else:
@@ -209,7 +141,7 @@ class Together:
         return self._part
 
     def total(self) -> Total:
-        manager = self._get_manager()
+        manager = self._membership.manager
         sums, self._told = self._get_exchange().end()
         self._timer.lap("exchange_wait_s")
         if manager.errored() is None and not are_whole(sums, self._part.step, self._batch):
@@ -221,7 +153,7 @@ class Together:
         return Total(sums.weight or 1.0, sums.loss, sums.scale / sums.samples if sums.samples else 1.0)
 
     def commit(self) -> bool:
-        manager = self._get_manager()
+        manager = self._membership.manager
         committed = bool(manager.should_commit())
         self._get_exchange().settle(committed=committed)
         self._is_spoiled = not committed
@@ -234,7 +166,7 @@ class Together:
             self._patience.committed(now - self._began_at)
             if self._group.is_new:
                 self._patience.grown()
-                self._forget_formation()
+                self._membership.forget_formation()
             self._balance.committed(self._roster, self._told, self._part.step, *self._plan_for())
             self._committed_at = now
             self._group.is_new = False
@@ -243,9 +175,9 @@ class Together:
 
     def _confirm(self) -> None:
         """Now the group must be known: take no part in a step that it is not at."""
-        manager, asked = self._get_manager(), time.monotonic()
+        manager, asked = self._membership.manager, time.monotonic()
         self._is_presumed = False
-        self._answer(manager)
+        self._membership.answer()
         self._began_at += time.monotonic() - asked  # waiting for the lighthouse says nothing about the peers' speed
         if self._group.roster is None or manager.errored() is not None:
             return  # the step is spoiled already
@@ -279,8 +211,7 @@ class Together:
         if not self._group.is_new or me.step != roster.step or me.weights in ("", example.weights):
             return
         try:
-            state = self._states.fetch(example.state_address, roster.step, timedelta(seconds=_QUORUM_S))
-            self._heal(state["user"]["default"])
+            self._heal(self._membership.fetch(example.state_address, roster.step))
         except (OSError, GroupError) as error:
             manager.report_error(error)  # it is gone again: the next group has another example
 
@@ -289,38 +220,12 @@ class Together:
         if self._group.is_new and differ:
             self._patience.healing(self._state_bytes)
 
-    def _forget_formation(self) -> None:
-        """Empty this worker's store: a restarted lighthouse counts from 1 again and must find nothing of that time."""
-        store: Any = self._store
-        if hasattr(store, "list_keys"):
-            for key in store.list_keys():
-                if "torchft/" in key:
-                    store.delete_key(key)
-
-    def _ask(self, manager: Manager) -> None:
-        self._states.open(manager.current_step(), self._whole_state)
-        manager.start_quorum()
-
-    def _answer(self, manager: Manager) -> None:
-        try:
-            manager.wait_quorum()
-        except Exception as error:
-            raise self._no_answer(error) from error
-        if self._group.refusal is not None:
-            raise self._group.refusal
-
-    def _no_answer(self, error: Exception) -> GroupError:
-        return GroupError(
-            f"the lighthouse at {self._place.lighthouse} does not answer: {error}",
-            fix="start it again on the same address, or check the network, then start this worker with resume",
-        )
-
     def _gather(self, manager: Manager) -> Roster:
         """Wait until a group has formed that this worker is in."""
         started, told = time.monotonic(), False
         while True:
-            self._ask(manager)
-            self._answer(manager)
+            self._membership.ask()
+            self._membership.answer()
             roster = self._group.roster
             if roster is None or manager.errored() is not None:
                 manager.should_commit()  # this attempt is spoiled: the next quorum forms a new group
@@ -384,11 +289,7 @@ class Together:
     def close(self) -> None:
         if self._settled is not None:
             self._balance.close()
-        if self._manager is not None:
-            with suppress(Exception):
-                self._manager.shutdown(wait=False)
-        else:
-            self._states.shutdown()
+        self._membership.leave()
         self._leave()
 
     # Plumbing
@@ -398,8 +299,8 @@ class Together:
             name=self._place.name,
             machine=self._place.machine,
             share=self._place.share,
-            step=self._get_manager().current_step(),
-            state_address=self._states.metadata(),
+            step=self._membership.manager.current_step(),
+            state_address=self._membership.state_address,
             model=self._fingerprint,
             nccl=own_nccl(self._place.device),
             weights=self._weights() if self._settled is None else "",
@@ -409,21 +310,11 @@ class Together:
             link=() if (link := self._balance.link) is None else (link.latency_s, link.bandwidth_bytes_per_s),
         )
 
-    def _peers(self) -> list[str]:
-        roster = self._group.roster
-        if roster is None:
-            return []
-        return [roster.members[index].state_address for index in roster.participants()]
-
     def _whole_state(self) -> dict[str, Any]:
         assert self._capture is not None
         state = self._capture()
         state["model"] = self._get_exchange().between_steps(state["model"])
-        return {"user": {"default": state}, "torchft": self._get_manager().state_dict()}
-
-    def _get_manager(self) -> Manager:
-        assert self._manager is not None
-        return self._manager
+        return state
 
     def _get_exchange(self) -> GradientExchange:
         assert self._exchange is not None

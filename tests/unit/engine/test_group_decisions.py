@@ -64,8 +64,13 @@ def test_patience_follows_the_steps():
     for _ in range(5):
         patience.committed(0.1)
     assert patience.timeout().total_seconds() == pytest.approx(1.5)
-    patience.committed(2.0)
+    for _ in range(5):
+        patience.committed(2.0)
     assert patience.timeout().total_seconds() == pytest.approx(7.0)
+    for _ in range(20):
+        patience.committed(0.1)
+    patience.committed(10.0)
+    assert patience.timeout().total_seconds() == pytest.approx(1.5)
 
 
 def test_a_slow_peer_that_lives_is_waited_for_longer_each_time():
