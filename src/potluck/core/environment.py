@@ -20,6 +20,9 @@ class Environment:
     data_dir: Path
     """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
 
+    home: Path
+    """What this machine remembers of its host: POTLUCK_HOME, else ~/.potluck."""
+
 
 DEFAULT_PORT = 29500
 
@@ -55,6 +58,15 @@ class Launch:
 
     has_agent_store: bool
 
+    run: str | None = None
+    """POTLUCK_RUN: the run's name for every worker, whatever a script calls it."""
+
+    device: str | None = None
+    """POTLUCK_DEVICE: this worker's device, where a script asks for none."""
+
+    resume: bool = False
+    """POTLUCK_RESUME: go on from this machine's newest checkpoint of the run, if it has one."""
+
     @property
     def is_alone(self) -> bool:
         return self.lighthouse is None and self.master is None
@@ -86,6 +98,9 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         local_rank=int(get("LOCAL_RANK") or 0),
         num_threads=threads or None,
         has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        run=get("POTLUCK_RUN"),
+        device=get("POTLUCK_DEVICE"),
+        resume=get("POTLUCK_RESUME") == "1",
     )
 
 
@@ -101,4 +116,5 @@ def read_environment() -> Environment:
         machine=re.sub(r"[^A-Za-z0-9._-]", "-", machine).lstrip(".") or "machine",  # it becomes part of file names
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
+        home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
     )

@@ -8,7 +8,8 @@ PotluckError
 ├── RunFolderError     the folder of a run
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
-└── GroupError         workers that cannot reach each other or do not fit together
+├── GroupError         workers that cannot reach each other or do not fit together
+└── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
 """
 
 from difflib import get_close_matches
@@ -62,6 +63,10 @@ class CheckpointError(PotluckError):
 
 class GroupError(PotluckError):
     """Workers cannot reach each other, or do not fit together."""
+
+
+class MeetingError(PotluckError):
+    """A host cannot be joined or asked, or a machine cannot be used."""
 
 
 def did_you_mean(word: str, known: "Iterable[str]") -> str:

@@ -68,7 +68,8 @@ def start(
         if value is not None and value < 1:
             raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
     environment, launch = read_environment(), read_launch(master)
-    chosen = choose_device(device, launch.local_rank)
+    resume = resume or launch.resume
+    chosen = choose_device(device or launch.device, launch.local_rank)
     if launch.num_threads is not None:
         torch.set_num_threads(launch.num_threads)
     if chosen.type != "cpu" and chosen.index is not None:

@@ -1,0 +1,150 @@
+"""A run on several machines, as the host keeps it, and the decisions about it: pure functions from record to record."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from potluck.meeting.wire import Assignment, Phase, Task, WorkerReport
+
+RunState = Literal["preparing", "running", "stopping", "finished", "stopped", "failed"]
+ENDED = ("finished", "stopped", "failed")
+_WORKER_ENDED = ("finished", "stopped", "failed")
+
+
+class Worker(BaseModel):
+    """One worker's number in the run and where it stands."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    device: str
+    state: Literal["preparing", "ready", "running", "finished", "stopped", "failed"] = "preparing"
+    message: str = ""
+    restarts: int = 0
+    is_home: bool = False
+
+
+class RunRecord(BaseModel):
+    """One run: what it does, who takes part, how it stands."""
+
+    model_config = ConfigDict(frozen=True)
+
+    name: str
+    task: Task
+    started_by: str
+    started_at: float
+    folder: Path
+    secret: str
+    lighthouse_port: int
+    machines: list[str] | None = None
+    """Only these; None means everyone."""
+    without: list[str] = Field(default_factory=list)
+    workers: dict[str, list[Worker]] = Field(default_factory=dict)
+    expected: int = 1
+    is_resumed: bool = False
+    state: RunState = "preparing"
+    message: str = ""
+    missed_the_end: list[str] = Field(default_factory=list)
+    """Machines that were away when the run ended: what still trains there is stopped when they come back."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    def all_workers(self) -> list[tuple[str, Worker]]:
+        return [(machine, worker) for machine, workers in self.workers.items() for worker in workers]
+
+    def with_(self, **changes: object) -> "RunRecord":
+        return self.model_copy(update=changes)
+
+
+def wants(record: RunRecord, machine: str) -> bool:
+    """Whether a machine belongs to the run by the words of whoever started it."""
+    return machine not in record.without and (record.machines is None or machine in record.machines)
+
+
+def add_machine(record: RunRecord, machine: str, devices: list[str]) -> RunRecord:
+    """Give a machine's devices the next worker numbers; a machine that comes back keeps its own."""
+    if machine in record.workers or record.has_ended or record.state == "stopping":
+        return record
+    first = 1 + max((worker.number for _, worker in record.all_workers()), default=-1)
+    workers = [Worker(number=first + index, device=device) for index, device in enumerate(devices)]
+    return record.with_(workers={**record.workers, machine: workers})
+
+
+def take_report(record: RunRecord, machine: str, report: WorkerReport) -> RunRecord:
+    """What a machine says of one of its workers."""
+    workers = record.workers.get(machine, [])
+    changed = [
+        worker.model_copy(update=report.model_dump(exclude={"run", "worker"})) if worker.number == report.worker else worker
+        for worker in workers
+    ]
+    return record if changed == workers else record.with_(workers={**record.workers, machine: changed})
+
+
+def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
+    """Where the run stands, from where its workers stand; machines that are away or left cannot be waited for."""
+    if record.has_ended or not record.workers:
+        return record
+    everyone = record.all_workers()
+    present = [worker for machine, worker in everyone if machine not in absent]
+    failed = [(machine, worker) for machine, worker in everyone if worker.state == "failed"]
+    if record.state == "preparing":
+        if failed:
+            return record.with_(state="failed", message="\n".join(f"{m}: {w.message}" for m, w in failed))
+        if present and all(worker.state == "ready" for worker in present):
+            return record.with_(state="running", expected=len(present))
+        return record
+    if any(worker.state == "finished" for _, worker in everyone):
+        return record.with_(state="finished", missed_the_end=sorted(absent & record.workers.keys()))
+    if present and all(worker.state in _WORKER_ENDED for worker in present):
+        if all(worker.state == "failed" for worker in present):
+            return record.with_(state="failed", message=f"{failed[0][0]}: {failed[0][1].message}")
+        if record.state == "stopping":
+            return record.with_(state="stopped")
+    if not present and record.state == "stopping":
+        return record.with_(state="stopped")
+    return record
+
+
+def lower_expectation(record: RunRecord, absent: frozenset[str], *, has_stepped: bool) -> RunRecord:
+    """Before the first step the workers wait for each other: not for one that is gone or has given up."""
+    if record.state != "running" or has_stepped:
+        return record
+    alive = [w for machine, w in record.all_workers() if machine not in absent and w.state not in _WORKER_ENDED]
+    if 0 < len(alive) < record.expected:
+        return record.with_(expected=len(alive))
+    return record
+
+
+def is_home(record: RunRecord, absent: frozenset[str]) -> bool:
+    """Whether everything that machines in reach have written has arrived."""
+    return all(worker.is_home for machine, worker in record.all_workers() if machine not in absent)
+
+
+def phase_for(record: RunRecord, machine: str) -> Phase:
+    """Prepare, train, or end: a finished run's last workers end by themselves, and none is started again."""
+    if record.state in ("preparing", "running"):
+        return "prepare" if record.state == "preparing" else "go"
+    return "end" if record.state == "finished" and machine not in record.missed_the_end else "stop"
+
+
+def assignment_for(record: RunRecord, machine: str, *, is_host: bool) -> Assignment | None:
+    """What a machine should do for this run, if anything."""
+    workers = record.workers.get(machine)
+    if not workers or (record.has_ended and all(worker.is_home for worker in workers)):
+        return None
+    return Assignment(
+        run=record.name,
+        phase=phase_for(record, machine),
+        task=record.task,
+        started_by=record.started_by,
+        workers=[worker.number for worker in workers],
+        devices=[worker.device for worker in workers],
+        expected=record.expected,
+        lighthouse_port=record.lighthouse_port,
+        secret=record.secret,
+        runs_dir=str(record.folder.parent) if is_host else None,
+        is_resumed=record.is_resumed,
+    )
