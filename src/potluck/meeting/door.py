@@ -74,6 +74,7 @@ class Door:
         doorway.check_clock(theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s)
         holder = self._roster.machines.get(theirs.machine)
         doorway.check_name(theirs, holder.facts if holder else None)
+        doorway.check_address(theirs, self._facts, peer=peer)
         reason = await asyncio.to_thread(dial, theirs.address, request.listening_port, request.hello)
         if reason:
             raise doorway.unreachable(

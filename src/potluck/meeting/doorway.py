@@ -45,6 +45,21 @@ def check_name(theirs: Facts, holder: Facts | None) -> None:
         )
 
 
+def check_address(theirs: Facts, host: Facts, *, peer: str) -> None:
+    """Refuse a machine whose own address is not the one it comes from: nobody could dial it."""
+    if theirs.address == peer:
+        return
+    if "WSL2" in theirs.os:
+        fix = "put networkingMode=mirrored under [wsl2] in %UserProfile%\\.wslconfig, then in Windows: wsl --shutdown"
+    else:
+        fix = "start it with the host's network (for a container: --network=host), then join again"
+    raise MeetingError(
+        f"{theirs.machine} has the address {theirs.address}, but reaches {host.machine} as {peer}: "
+        "it is behind an address translation, and the others cannot dial it",
+        fix=f"on {theirs.machine}: {fix}",
+    )
+
+
 def allow_command(firewall: str, network: str) -> str:
     """Lets machines of that network in on the ports that Gloo and NCCL choose: they have no setting for fewer."""
     if firewall == "ufw":

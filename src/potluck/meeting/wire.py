@@ -1,8 +1,9 @@
 """What travels between machines and the host, as checked types."""
 
+from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -28,7 +29,7 @@ class Facts(Message):
     machine_id: Short
     os: Short
     cores: int = Field(ge=1, le=100_000)
-    address: Annotated[str, Field(pattern=r"^[0-9.]{7,15}$")]
+    address: Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
     firewall: Short = ""
     """The tool that its firewall is set with."""
     user: Short = ""
@@ -134,6 +135,7 @@ class RunRequest(Message):
     """Asks for a run on everyone joined, or on some."""
 
     name: Name | None = None
+    resume: bool = False
     task: Task
     machines: list[MachineName] | None = Field(default=None, max_length=1000)
     without: list[MachineName] = Field(default=[], max_length=1000)
