@@ -8,7 +8,9 @@ PotluckError
 ├── RunFolderError     the folder of a run
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
-└── GroupError         workers that cannot reach each other or do not fit together
+├── GroupError         workers that cannot reach each other or do not fit together
+├── ShippingError      a file that cannot be copied to the host as it is
+└── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
 """
 
 from difflib import get_close_matches
@@ -62,6 +64,14 @@ class CheckpointError(PotluckError):
 
 class GroupError(PotluckError):
     """Workers cannot reach each other, or do not fit together."""
+
+
+class ShippingError(PotluckError):
+    """A file of a run cannot be copied to the host as it is."""
+
+
+class BundleError(PotluckError):
+    """A script's folder cannot travel, or one that arrived is not trusted."""
 
 
 def did_you_mean(word: str, known: "Iterable[str]") -> str:

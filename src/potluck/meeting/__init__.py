@@ -1,0 +1,1 @@
+"""The meeting point: where machines find each other, and runs start on all of them."""
