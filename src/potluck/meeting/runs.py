@@ -101,8 +101,7 @@ def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
     if present and all(worker.state in _WORKER_ENDED for worker in present):
         if all(worker.state == "failed" for worker in present):
             return record.with_(state="failed", message=f"{failed[0][0]}: {failed[0][1].message}")
-        if record.state == "stopping":
-            return record.with_(state="stopped")
+        return record.with_(state="stopped")
     if not present and record.state == "stopping":
         return record.with_(state="stopped")
     return record

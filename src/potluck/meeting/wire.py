@@ -14,6 +14,7 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 Phase = Literal["prepare", "go", "stop", "end"]
 PROOF_HEADER = "X-Potluck-Proof"
+POLL_S = 5.0  # how long the host keeps a question open when there is no news
 
 
 class Message(BaseModel):

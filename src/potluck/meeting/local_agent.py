@@ -1,0 +1,49 @@
+"""The agent of the host's own machine, as a process of the host's: it leaves when its stdin ends.
+
+    python -m potluck.meeting.local_agent ~/.potluck
+"""
+
+import argparse
+import sys
+import threading
+from pathlib import Path
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.agent import Agent
+from potluck.meeting.home import Home
+
+
+def main() -> None:
+    """Be the agent until the host's process is gone."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home", type=Path)
+    parser.add_argument("--devices", default="")
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args()
+    home = Home(options.home)
+    membership = home.membership()
+    assert membership is not None
+    try:
+        with home.only_agent():
+            agent = Agent(
+                home,
+                membership,
+                devices=options.devices.split(",") if options.devices else None,
+                threads=options.threads,
+                tell=lambda text: print(text, flush=True),  # noqa: T201  the host's terminal
+                show=lambda _: None,
+            )
+            watch = threading.Thread(target=_leave_at_the_end, args=(agent,), name="potluck-host", daemon=True)
+            watch.start()
+            agent.run()
+    except MeetingError as error:
+        sys.exit(str(error))
+
+
+def _leave_at_the_end(agent: Agent) -> None:
+    sys.stdin.buffer.read()
+    agent.leave()
+
+
+if __name__ == "__main__":
+    main()
