@@ -91,7 +91,7 @@ class Shipper:
     def ship(self) -> int:
         """Send at most one batch of each file; returns how many bytes are still to go.
 
-        What `send` raises comes through, and the next call goes on from where the host is.
+        What `send` raises comes through, and the next call asks the host where it is.
         """
         remaining = 0
         for file_name in sorted(_shippable_files(self._folder) - self.refused.keys()):
@@ -99,7 +99,14 @@ class Shipper:
                 remaining += self._ship_file(file_name)
             except ShippingError as error:
                 self.refused[file_name] = error
+            except BaseException:
+                self.ask_again()
+                raise
         return remaining
+
+    def ask_again(self) -> None:
+        """Believe no earlier answer: a host that was out of reach may have lost bytes in a power cut."""
+        self._next.clear()
 
     def _ship_file(self, file_name: str) -> int:
         start = there = self._next.get(file_name, -1)

@@ -112,6 +112,7 @@ def test_any_fate_of_deliveries_ends_with_the_same_bytes(tmp_path_factory, turns
             shipper = Shipper(here, network.send, batch_bytes=batch_bytes)
         elif (host / LOG).is_file():  # a power cut on the host
             os.truncate(host / LOG, max(0, (host / LOG).stat().st_size - what))
+            shipper.ask_again()
     network.fates = []
     drain(shipper)
     for which in range(50):
