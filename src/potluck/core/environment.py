@@ -109,6 +109,11 @@ def use_gloo_interface(name: str) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
+def quieten_torchft() -> None:
+    """Let torchft's native part tell of warnings only: of every step it would tell a kilobyte."""
+    os.environ.setdefault("RUST_LOG", "warn")
+
+
 def read_environment() -> Environment:
     """Read it now; nothing is cached, so a changed variable is seen."""
     machine = os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine"

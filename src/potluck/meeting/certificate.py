@@ -57,7 +57,5 @@ def _make() -> tuple[str, str]:
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
         .sign(key, hashes.SHA256())
     )
-    pem = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
     return certificate.public_bytes(serialization.Encoding.PEM).decode(), pem.decode()

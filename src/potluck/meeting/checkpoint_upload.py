@@ -44,7 +44,9 @@ class CheckpointUpload:
         return True
 
     def _next(self) -> tuple[Path, str, int] | None:
-        files = [path for path in self._folder.checkpoints_dir.glob("model_epoch_*.pth") if _identity(path) not in self._sent]
+        files = [
+            path for path in self._folder.checkpoints_dir.glob("model_epoch_*.pth") if _identity(path) not in self._sent
+        ]
         if not files:
             return None
         path = min(files, key=lambda file: file.stat().st_mtime)

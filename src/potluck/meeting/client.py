@@ -14,7 +14,7 @@ from potluck.core.errors import MeetingError
 from potluck.meeting.certificate import fingerprint_of
 from potluck.meeting.home import Membership
 from potluck.meeting.invitation import Invitation
-from potluck.meeting.proof import prove
+from potluck.meeting.proof import prove, prove_back
 from potluck.meeting.wire import PROOF_HEADER, JoinAnswer, JoinRequest, Problem, VersionAnswer
 
 Answer = TypeVar("Answer", bound=BaseModel)
@@ -101,9 +101,7 @@ class HostClient:
                 fix="install the same potluck on both machines",
             ) from None
 
-    def send(
-        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
-    ) -> bytes:
+    def send(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
         """One request; raises MeetingError for a refusal and HostSilent when no answer comes."""
         sent = {"Authorization": self._authorization, "Content-Type": "application/json", **(headers or {})}
         is_reused = self._connection is not None
@@ -164,4 +162,11 @@ def knock(client: HostClient, invitation: Invitation, request: JoinRequest) -> J
     """Ask to be let in, with the proof over exactly the bytes that are sent."""
     body = request.model_dump_json().encode()
     proof = prove(invitation.token, request.challenge, invitation.fingerprint, body)
-    return JoinAnswer.model_validate_json(client.send("POST", "/join", body, {PROOF_HEADER: proof}))
+    answer = JoinAnswer.model_validate_json(client.send("POST", "/join", body, {PROOF_HEADER: proof}))
+    expected = prove_back(invitation.token, request.challenge, invitation.fingerprint)
+    if not hmac.compare_digest(answer.proof, expected):
+        raise MeetingError(
+            f"{client.address}:{client.port} does not know the token: it is not the host that gave it out",
+            fix="paste the whole line that potluck host prints",
+        )
+    return answer

@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from potluck.core.environment import quieten_torchft
+
 MOST_RESTARTS = 3
 _FIRST_PAUSE_S = 1.0
 _POLL_S = 0.05
@@ -125,9 +127,7 @@ class CrewWorker:
 
     def _tell(self, state: str, message: str = "") -> None:
         self.state, self.message = state, message
-        _say(
-            run=self.order["run"], worker=self.order["worker"], state=state, message=message, restarts=self.restarts
-        )
+        _say(run=self.order["run"], worker=self.order["worker"], state=state, message=message, restarts=self.restarts)
 
 
 def main() -> None:
@@ -167,6 +167,7 @@ def _obey(order: dict[str, Any], workers: dict[tuple[str, int], CrewWorker], err
 
 def _warm_up() -> None:
     """Everything that a worker imports; none of it starts a thread or touches a GPU, so that forking is safe."""
+    quieten_torchft()
     import torch._dynamo  # noqa: PLC0415  an optimizer imports it when it is made
 
     import potluck.engine.launch  # noqa: PLC0415

@@ -1,8 +1,10 @@
 """Hosts on the local network, by mDNS: a host says where it is, never its token."""
 
+import asyncio
+import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -26,15 +28,14 @@ class HeardHost:
     version: str
 
 
-@contextmanager
-def announcing(options: "HostOptions", interfaces: "list[Interface]", fingerprint: bytes) -> Iterator[None]:
+@asynccontextmanager
+async def announcing(options: "HostOptions", interfaces: "list[Interface]", fingerprint: bytes) -> AsyncIterator[None]:
     """Let machines on the network hear of this host while the block lasts."""
     if not options.is_announced:
         yield
         return
-    import socket  # noqa: PLC0415
-
-    from zeroconf import IPVersion, ServiceInfo, Zeroconf  # noqa: PLC0415
+    from zeroconf import IPVersion, ServiceInfo  # noqa: PLC0415
+    from zeroconf.asyncio import AsyncZeroconf  # noqa: PLC0415
 
     addresses = [interface.address for interface in interfaces]
     info = ServiceInfo(
@@ -46,15 +47,18 @@ def announcing(options: "HostOptions", interfaces: "list[Interface]", fingerprin
         server=f"potluck-{options.machine}.local.",
     )
     try:
-        zeroconf = Zeroconf(interfaces=addresses, ip_version=IPVersion.V4Only)
+        zeroconf = AsyncZeroconf(interfaces=addresses, ip_version=IPVersion.V4Only)
     except OSError:  # no multicast here: the pasted line works all the same
         yield
         return
+    # It first asks around for a second whether the name is free: nobody waits for that.
+    registering = asyncio.create_task(zeroconf.async_register_service(info, allow_name_change=True))
     try:
-        zeroconf.register_service(info, allow_name_change=True)
         yield
     finally:
-        zeroconf.close()
+        registering.cancel()
+        await asyncio.gather(registering, return_exceptions=True)
+        await zeroconf.async_close()
 
 
 def hear_hosts(listen_s: float = 2.0) -> list[HeardHost]:

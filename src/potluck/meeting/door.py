@@ -17,7 +17,7 @@ from potluck.meeting import doorway
 from potluck.meeting.home import write_secret
 from potluck.meeting.invitation import TOKEN_BYTES
 from potluck.meeting.networks import Interface
-from potluck.meeting.proof import Challenges, FailureLimit, prove
+from potluck.meeting.proof import Challenges, FailureLimit, prove, prove_back
 from potluck.meeting.reach import dial, listening
 from potluck.meeting.roster import Roster
 from potluck.meeting.wire import Facts, JoinAnswer, JoinRequest, VersionAnswer
@@ -85,7 +85,7 @@ class Door:
                 firewall=theirs.firewall,
                 network=self._network_towards(theirs.address),
             )
-        return self._welcome(theirs)
+        return self._welcome(theirs, prove_back(self._token, request.challenge, self._fingerprint))
 
     def _proven(self, body: bytes, proof: str, peer: str) -> JoinRequest:
         self.check_tries(peer)
@@ -111,7 +111,7 @@ class Door:
             raise NotProven("this request was made before, or too long ago", fix="join again")
         return request
 
-    def _welcome(self, facts: Facts) -> JoinAnswer:
+    def _welcome(self, facts: Facts, proof: str) -> JoinAnswer:
         """Enrol the machine, and listen for a moment so that it can try the other direction."""
         stack = ExitStack()
         listener = stack.enter_context(listening(self._address_towards(facts.address)))
@@ -119,6 +119,7 @@ class Door:
         return JoinAnswer(
             host=self._facts.machine,
             credential=self._roster.enrol(facts),
+            proof=proof,
             dial_port=listener.port,
             hello=listener.word,
             firewall=self._facts.firewall,

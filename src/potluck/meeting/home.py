@@ -12,6 +12,8 @@ from pydantic import BaseModel, ValidationError
 from potluck.core.atomic import replacing
 from potluck.core.errors import MeetingError
 
+_AGENT, _HOST = "agent.lock", "host.lock"
+
 
 class Membership(BaseModel):
     """How this machine reaches its host, and what it shows there."""
@@ -65,30 +67,56 @@ class Home:
     def forget(self) -> None:
         (self.folder / "joined.json").unlink(missing_ok=True)
 
+    def is_joined_now(self) -> bool:
+        """Whether runs that start here go to the host: an agent is at work here, or the host itself is."""
+        return self.membership() is not None and any(_is_held(self.folder / name) for name in (_AGENT, _HOST))
+
     def has_agent(self) -> bool:
-        """Whether this machine is joined right now: an agent holds the lock."""
-        try:
-            with self.only_agent():
-                return False
-        except MeetingError:
-            return True
+        return _is_held(self.folder / _AGENT)
 
     @contextmanager
     def only_agent(self) -> Iterator[None]:
         """Be this machine's agent, the only one."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        lock = os.open(self.folder / "agent.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
+        with _held(self.folder / _AGENT) as is_mine:
+            if not is_mine:
                 raise MeetingError(
                     "this machine is joined already, in another terminal",
                     fix="leave it there with Ctrl-C first; see who is here with: potluck status",
-                ) from None
+                )
             yield
-        finally:
-            os.close(lock)
+
+    @contextmanager
+    def only_host(self) -> Iterator[None]:
+        """Be this machine's host, the only one."""
+        with _held(self.folder / _HOST) as is_mine:
+            if not is_mine:
+                raise MeetingError(
+                    "this machine is a host already, in another terminal", fix="see who is here with: potluck status"
+                )
+            yield
+
+
+@contextmanager
+def _held(path: Path) -> Iterator[bool]:
+    """Hold a lock file while the block lasts; says whether nobody else does."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(lock)
+
+
+def _is_held(path: Path) -> bool:
+    if not path.is_file():
+        return False
+    with _held(path) as is_mine:
+        return not is_mine
 
 
 def write_secret(path: Path, text: str) -> None:

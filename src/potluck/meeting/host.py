@@ -115,7 +115,7 @@ class Host:
         serving = asyncio.create_task(server.serve(sockets=self._sockets))
         ticking = asyncio.create_task(self._tick(show))
         relighting = asyncio.create_task(asyncio.to_thread(self._relight))
-        with announcing(self._options, self.interfaces, self._certificate.fingerprint):
+        async with announcing(self._options, self.interfaces, self._certificate.fingerprint):
             agent = self._start_agent() if self._options.can_train else None
             try:
                 await self._ending.wait()

@@ -36,6 +36,24 @@ class Invitation:
         return f"<invitation to {self.address}:{self.port}>"  # the token must not reach a log or a traceback
 
 
+def spell_token(token: bytes) -> str:
+    """A token as people type it: groups of letters and digits."""
+    text = base64.b32encode(token).decode().rstrip("=")
+    return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
+
+
+def read_token(text: str) -> bytes:
+    """A token that somebody has typed."""
+    letters = text.replace("-", "").replace(" ", "").upper()
+    try:
+        token = base64.b32decode(letters + "=" * (-len(letters) % 8))
+    except binascii.Error:
+        token = b""
+    if len(token) != TOKEN_BYTES:
+        raise MeetingError("this is not a token", fix="type the one that potluck host prints under its line")
+    return token
+
+
 def read_invitation(text: str) -> Invitation:
     """The invitation in a pasted line; a line that was cut or changed on the way is recognised."""
     text = text.strip().removeprefix("potluck join ").strip()
@@ -55,9 +73,7 @@ def read_invitation(text: str) -> Invitation:
     is_whole = len(secrets) == TOKEN_BYTES + FINGERPRINT_BYTES and 0 < number < 65536
     if not is_whole or not hmac.compare_digest(check, _check(f"{_VERSION}-{address}-{port}", secrets)):
         raise MeetingError("the line was cut or changed when it was copied", fix=_PASTE_AGAIN)
-    return Invitation(
-        address=address, port=number, token=secrets[:TOKEN_BYTES], fingerprint=secrets[TOKEN_BYTES:]
-    )
+    return Invitation(address=address, port=number, token=secrets[:TOKEN_BYTES], fingerprint=secrets[TOKEN_BYTES:])
 
 
 def _check(where: str, secrets: bytes) -> bytes:

@@ -3,6 +3,7 @@
 import threading
 from typing import TYPE_CHECKING
 
+from potluck.core.environment import quieten_torchft
 from potluck.core.errors import MeetingError
 
 if TYPE_CHECKING:
@@ -19,11 +20,13 @@ class Lighthouses:
 
     def warm(self) -> None:
         """Import what the first run will need."""
+        quieten_torchft()
         import potluck.engine.launch  # noqa: PLC0415
         import potluck.workloads.trainer  # noqa: F401, PLC0415
 
     def start(self, port: int = 0) -> int:
         """Start one, on a port that it had before or on a free one; returns the port."""
+        quieten_torchft()
         from potluck.engine.launch import start_lighthouse  # noqa: PLC0415
 
         with self._lock:

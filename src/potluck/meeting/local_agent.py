@@ -1,6 +1,6 @@
 """The agent of the host's own machine, as a process of the host's: it leaves when its stdin ends.
 
-    python -m potluck.meeting.local_agent ~/.potluck
+python -m potluck.meeting.local_agent ~/.potluck
 """
 
 import argparse

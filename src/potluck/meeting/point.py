@@ -61,7 +61,9 @@ class MeetingPoint:
             try:
                 record = RunRecord.model_validate_json(file.read_bytes())
             except ValidationError:
-                raise MeetingError(f"{file} is damaged", fix=f"rm {file}; the run's own folder is not touched") from None
+                raise MeetingError(
+                    f"{file} is damaged", fix=f"rm {file}; the run's own folder is not touched"
+                ) from None
             self.runs[record.name] = record
 
     # What runs

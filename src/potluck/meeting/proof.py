@@ -18,6 +18,11 @@ def prove(token: bytes, challenge: str, fingerprint: bytes, body: bytes) -> str:
     return hmac.digest(token, b"potluck-join-1\n" + challenge.encode() + b"\n" + fingerprint + body, "sha256").hex()
 
 
+def prove_back(token: bytes, challenge: str, fingerprint: bytes) -> str:
+    """The host's own proof: whoever announces itself as a host must know the token as well."""
+    return hmac.digest(token, b"potluck-host-1\n" + challenge.encode() + b"\n" + fingerprint, "sha256").hex()
+
+
 class Challenges:
     """Challenges that cost the host no memory before they are answered rightly, and each of which works once."""
 

@@ -77,7 +77,9 @@ def take_report(record: RunRecord, machine: str, report: WorkerReport) -> RunRec
     """What a machine says of one of its workers."""
     workers = record.workers.get(machine, [])
     changed = [
-        worker.model_copy(update=report.model_dump(exclude={"run", "worker"})) if worker.number == report.worker else worker
+        worker.model_copy(update=report.model_dump(exclude={"run", "worker"}))
+        if worker.number == report.worker
+        else worker
         for worker in workers
     ]
     return record if changed == workers else record.with_(workers={**record.workers, machine: changed})

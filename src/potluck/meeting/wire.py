@@ -56,6 +56,8 @@ class JoinAnswer(Message):
 
     host: MachineName
     credential: Short
+    proof: Digest
+    """That the host knows the token too."""
     dial_port: Port
     hello: Digest
     firewall: Short
