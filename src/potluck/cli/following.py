@@ -9,6 +9,7 @@ from typing import Any
 
 from potluck.cli.display import TrainingDisplay, show_training
 from potluck.core.errors import MeetingError
+from potluck.events.types import RunStarted
 from potluck.meeting.cluster import Cluster
 from potluck.meeting.together_view import TogetherView
 
@@ -23,16 +24,17 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
     with show_training(is_shown=True, runs_dir=Path(started["folder"]).parent) as display:
         display.say(f"run {name} on {_machines(started)}")
         with _stopping_on_interrupt(cluster, name, display):
-            for news in cluster.follow(name):
+            for news in cluster.follow(name, display.say):
                 for file, text in news.chunks:
                     if file.startswith("events/"):
                         for record, state in view.take(file, text):
-                            display(record, state)
+                            if not isinstance(record.event, RunStarted):  # one worker's device says little here
+                                display(record, state)
                     else:
                         _print_output(display, file, text)
                 _tell_crashes(display, news.run, crashes)
                 started = news.run
-        view.end(started["state"], started["message"])
+        view.end(started["state"])
         display.state = view.state
     if started["state"] == "failed":
         raise MeetingError(

@@ -45,6 +45,13 @@ def receive_checkpoint(
     return total
 
 
+def newest_checkpoint(folder: RunFolder) -> Path | None:
+    """The newest whole one that the host has."""
+    from potluck.engine.checkpoints import newest_whole  # noqa: PLC0415  imports torch
+
+    return newest_whole(folder.checkpoints_dir, lambda _: None)
+
+
 def _keep_newest(folder: Path, newest: Path, keep: int) -> None:
     from potluck.engine.checkpoints import checkpoint_files  # noqa: PLC0415  imports torch
 

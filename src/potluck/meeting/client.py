@@ -65,6 +65,7 @@ class HostClient:
         self._authorization = f"Bearer {credential}"
         self._timeout_s = timeout_s
         self._connection: _PinnedConnection | None = None
+        self._headers: dict[str, str] = {}
 
     @classmethod
     def of(cls, membership: Membership, timeout_s: float = TIMEOUT_S) -> "HostClient":
@@ -121,11 +122,17 @@ class HostClient:
             return content
         raise self._refused(status, content)
 
+    def fetch(self, path: str) -> tuple[bytes, dict[str, str]]:
+        """A file, and the headers that it came with."""
+        content = self.send("GET", path)
+        return content, self._headers
+
     def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
         if self._connection is None:
             self._connection = _PinnedConnection(self.address, self.port, self._fingerprint, self._timeout_s)
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
+        self._headers = {name.lower(): value for name, value in response.getheaders()}
         return response.status, response.read()
 
     def _silent(self, error: Exception) -> HostSilent:

@@ -1,16 +1,19 @@
 """The cluster as a command sees it: ask the host for a run, follow it, stop it."""
 
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.bundle import Bundle
-from potluck.meeting.client import HostClient
+from potluck.meeting.client import HostClient, HostSilent
 from potluck.meeting.home import Home
 from potluck.meeting.wire import NewsRequest, RunRequest
 
 _START_S = 90.0
+_NEWS_S = 15.0
+_SILENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,20 @@ class Cluster:
     def send_bundle(self, bundle: Bundle) -> None:
         self._client.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
 
-    def follow(self, run: str) -> Iterator[News]:
-        """What happens, as it comes, until everything has come."""
+    def follow(self, run: str, when_silent: Callable[[str], None]) -> Iterator[News]:
+        """What happens, as it comes, until everything has come; the machines go on while the host is silent."""
         offsets: dict[str, int] = {}
+        is_silent = False
         while True:
-            answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
+            try:
+                answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
+            except HostSilent as error:
+                if not is_silent:
+                    when_silent(f"{error.args[0]}; the machines go on, and this display when it answers again")
+                is_silent = True
+                time.sleep(_SILENCE_S)
+                continue
+            is_silent = False
             offsets |= {chunk["file"]: chunk["next_offset"] for chunk in answer["chunks"]}
             news = News([(chunk["file"], chunk["text"]) for chunk in answer["chunks"]], answer["run"])
             yield news

@@ -1,20 +1,18 @@
 """One run's part on this machine: prepared, started, watched, sent home."""
 
 import json
-import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
 
 from potluck.core.errors import MeetingError, PotluckError, ShippingError
 from potluck.core.run_folder import RunFolder
-from potluck.meeting.bundle import BundleCache, unpack
 from potluck.meeting.checkpoint_upload import CheckpointUpload
 from potluck.meeting.client import HostClient, HostSilent, NotAdmitted
 from potluck.meeting.crew_line import CrewLine, WorkerNews
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.news import OUTPUT_SUFFIX, read_pace
-from potluck.meeting.packages import missing_packages, to_install
+from potluck.meeting.preparing import claim_folder, fetch_checkpoint, fetch_script
 from potluck.meeting.shipping import Shipper
 from potluck.meeting.wire import Assignment, WorkerReport
 
@@ -124,34 +122,20 @@ class LocalRun:
     # Preparing
 
     def _prepare(self) -> None:
-        if self.assignment.task.bundle is None:
-            self._preparing = threading.current_thread()
-            self._set_all("ready")
-            return
-        self._preparing = threading.Thread(target=self._fetch_script, name="potluck-prepare", daemon=True)
+        self._preparing = threading.Thread(target=self._get_ready, name="potluck-prepare", daemon=True)
         self._preparing.start()
 
-    def _fetch_script(self) -> None:
-        """The script's folder, from the cache or from the host, and whether this machine has what it imports."""
-        task = self.assignment.task
-        assert task.bundle is not None
-        cache = BundleCache(self._home.bundles_dir)
+    def _get_ready(self) -> None:
+        """A folder for this run and no other, what the run goes on from, and the script if there is one."""
         try:
-            data = cache.get(task.bundle)
-            if data is None:
-                with HostClient.of(self._membership, timeout_s=60.0) as client:
-                    data = client.send("GET", f"/bundles/{task.bundle}")
-                cache.put(task.bundle, data)
-            place = self._home.folder.absolute() / "scripts" / self.name
-            shutil.rmtree(place, ignore_errors=True)
-            self._place = unpack(data, task.bundle, place)
-            missing = missing_packages(self._place, Path(task.entry))
+            if not self._is_at_home:
+                claim_folder(self.folder, self.assignment.run_id, is_resumed=self.assignment.is_resumed)
+            if self.assignment.fetches_checkpoint:
+                fetch_checkpoint(self._membership, RunFolder(self.folder))
+            if self.assignment.task.bundle is not None:
+                self._place = fetch_script(self._membership, self._home, self.assignment)
         except PotluckError as error:
             self._set_all("failed", str(error))
-            return
-        if missing:
-            names = " ".join(to_install(missing))
-            self._set_all("failed", f"{task.entry} needs {', '.join(missing)}\n  fix: pip install {names}")
         else:
             self._set_all("ready")
 

@@ -1,14 +1,18 @@
 """What a run's folder says: where each worker stands, and what was written since somebody last looked."""
 
+import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from potluck.core.atomic import write_text
 from potluck.core.run_folder import RunFolder
-from potluck.events.log import parse_records, read_last_records
+from potluck.events.log import parse_records, read_last_records, read_records
+from potluck.events.state import replay
+from potluck.events.summary import summarise
 from potluck.events.types import StepCommitted, TrainingBegan
 
-OUTPUT_SUFFIX = ".output.log"
+OUTPUT_SUFFIX = ".out.log"
 _TAIL_BYTES = 1 << 14
 _CHUNK_BYTES = 1 << 18
 _RECENT_STEPS = 20
@@ -53,6 +57,15 @@ def read_length(folder: Path) -> int:
             if isinstance(record.event, TrainingBegan):
                 return record.event.last_step
     return 0
+
+
+def write_summaries(folder: RunFolder) -> None:
+    """logs/rank_<n>_metrics.json of every worker, from its events: each has written its own only where it was."""
+    for file in folder.event_files():
+        state = replay(read_records(file))
+        if state.run:
+            text = json.dumps(summarise(state), indent=2, allow_nan=False)
+            write_text(folder.metrics_file(state.worker), f"{text}\n")
 
 
 @dataclass(frozen=True, slots=True)

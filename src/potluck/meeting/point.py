@@ -16,7 +16,7 @@ from potluck.meeting.asking import prepare_script, prepare_training
 from potluck.meeting.changes import Changes
 from potluck.meeting.home import write_secret
 from potluck.meeting.lighthouses import Lighthouses
-from potluck.meeting.news import read_length, read_pace
+from potluck.meeting.news import read_length, read_pace, write_summaries
 from potluck.meeting.roster import Roster
 from potluck.meeting.runs import (
     RunRecord,
@@ -97,8 +97,10 @@ class MeetingPoint:
             else:
                 folder, task, is_resumed = prepare_script(request, self._runs_dir)
             user = self.roster.machines[by].facts.user
+            before = self.runs.get(folder.name) if is_resumed else None
             record = RunRecord(
                 name=folder.name,
+                id=before.id if before else secrets.token_hex(8),
                 task=task,
                 started_by=f"{user}@{by}" if user else by,
                 started_at=self._clock(),
@@ -107,6 +109,7 @@ class MeetingPoint:
                 lighthouse_port=await asyncio.to_thread(self._lighthouses.start),
                 machines=request.machines,
                 without=request.without,
+                reserved={name: [w.number for w in workers] for name, workers in before.workers.items()} if before else {},
                 expected=num_workers,
                 is_resumed=is_resumed,
                 state="preparing" if task.bundle else "running",
@@ -173,7 +176,7 @@ class MeetingPoint:
         parts = [
             part
             for record in self.runs.values()
-            if (part := assignment_for(record, machine, is_host=machine == self.facts.machine))
+            if (part := assignment_for(record, machine, host=self.facts.machine))
         ]
         orders = Orders(assignments=parts, leave=self.roster.machines[machine].is_leaving, digest="")
         return orders.model_copy(update={"digest": hashlib.sha256(orders.model_dump_json().encode()).hexdigest()[:16]})
@@ -243,6 +246,7 @@ class MeetingPoint:
             if is_home(self.runs[name], self.absent()) or self._clock() - ended_at > _KEEP_LIGHTHOUSE_S:
                 self._lighthouses.stop(self.runs[name].lighthouse_port)
                 del self._ended_at[name]
+                asyncio.get_running_loop().run_in_executor(None, write_summaries, self.folder_of(name))
 
     def absent(self) -> frozenset[str]:
         """Machines that nothing can be expected of now."""

@@ -31,6 +31,7 @@ class RunRecord(BaseModel):
     model_config = ConfigDict(frozen=True)
 
     name: str
+    id: str
     task: Task
     started_by: str
     started_at: float
@@ -41,6 +42,8 @@ class RunRecord(BaseModel):
     """Only these; None means everyone."""
     without: list[str] = Field(default_factory=list)
     workers: dict[str, list[Worker]] = Field(default_factory=dict)
+    reserved: dict[str, list[int]] = Field(default_factory=dict)
+    """The numbers that machines had before the run was resumed: their files go on under the same names."""
     expected: int = 1
     is_resumed: bool = False
     state: RunState = "preparing"
@@ -68,8 +71,11 @@ def add_machine(record: RunRecord, machine: str, devices: list[str]) -> RunRecor
     """Give a machine's devices the next worker numbers; a machine that comes back keeps its own."""
     if machine in record.workers or record.has_ended or record.state == "stopping":
         return record
-    first = 1 + max((worker.number for _, worker in record.all_workers()), default=-1)
-    workers = [Worker(number=first + index, device=device) for index, device in enumerate(devices)]
+    taken = [worker.number for _, worker in record.all_workers()] + sum(record.reserved.values(), [])
+    first = 1 + max(taken, default=-1)
+    numbers = record.reserved.get(machine, [])[: len(devices)]
+    numbers = numbers + list(range(first, first + len(devices) - len(numbers)))
+    workers = [Worker(number=number, device=device) for number, device in zip(numbers, devices, strict=True)]
     return record.with_(workers={**record.workers, machine: workers})
 
 
@@ -131,13 +137,14 @@ def phase_for(record: RunRecord, machine: str) -> Phase:
     return "end" if record.state == "finished" and machine not in record.missed_the_end else "stop"
 
 
-def assignment_for(record: RunRecord, machine: str, *, is_host: bool) -> Assignment | None:
+def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment | None:
     """What a machine should do for this run, if anything."""
     workers = record.workers.get(machine)
     if not workers or (record.has_ended and all(worker.is_home for worker in workers)):
         return None
     return Assignment(
         run=record.name,
+        run_id=record.id,
         phase=phase_for(record, machine),
         task=record.task,
         started_by=record.started_by,
@@ -146,6 +153,7 @@ def assignment_for(record: RunRecord, machine: str, *, is_host: bool) -> Assignm
         expected=record.expected,
         lighthouse_port=record.lighthouse_port,
         secret=record.secret,
-        runs_dir=str(record.folder.parent) if is_host else None,
+        runs_dir=str(record.folder.parent) if machine == host else None,
         is_resumed=record.is_resumed,
+        fetches_checkpoint=record.is_resumed and host not in record.workers and machine == next(iter(record.workers)),
     )

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 
 from fastapi import Depends, FastAPI, Header, Query, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import FileResponse, JSONResponse
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from potluck.core.errors import MeetingError, PotluckError
 from potluck.core.version import __version__
-from potluck.meeting.arrivals import receive_checkpoint
+from potluck.meeting.arrivals import newest_checkpoint, receive_checkpoint
 from potluck.meeting.bundle import DEFAULT_LIMIT_BYTES, BundleCache
 from potluck.meeting.door import Door, NotProven, TooManyTries
 from potluck.meeting.news import read_news
@@ -114,6 +114,13 @@ def make_service(*, door: Door, point: MeetingPoint, bundles: BundleCache) -> Fa
             receive_checkpoint, point.folder_of(run), machine, file, offset, total, sha256, body, _num_kept(record.task)
         )
         return {"size": size}
+
+    @app.get("/runs/{run}/checkpoint")
+    async def get_checkpoint(run: Name, machine: member_of) -> Response:
+        newest = newest_checkpoint(point.folder_of(run))
+        if newest is None:
+            raise MeetingError(f"run {run} has no checkpoint on the host", fix="start it anew, without --resume")
+        return FileResponse(newest, filename=newest.name)
 
     @app.put("/bundles/{digest}")
     async def put_bundle(digest: Digest, request: Request, machine: member_of) -> dict[str, bool]:

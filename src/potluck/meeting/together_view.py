@@ -40,7 +40,7 @@ class TogetherView:
                 self.state = apply(self.state, record)
                 yield record, self.state
 
-    def end(self, reason: str, message: str) -> None:
+    def end(self, reason: str) -> None:
         """The run's end is the host's to tell: one worker's end is not the run's."""
         ended = RunEnded(reason=cast("Literal['finished', 'stopped', 'failed']", reason), step=self.state.step)
         record = Record(sequence=0, time=self.state.updated_at, event=ended)

@@ -113,6 +113,8 @@ class Assignment(Message):
     """One run's part for one machine."""
 
     run: Name
+    run_id: str
+    """Tells this run from another of the same name that this machine may remember."""
     phase: Phase
     task: Task
     started_by: Short
@@ -124,6 +126,8 @@ class Assignment(Message):
     runs_dir: str | None
     """Where the host's own machine writes: straight into the run's folder."""
     is_resumed: bool = False
+    fetches_checkpoint: bool = False
+    """Nobody else in this run has the host's newest checkpoint: this machine gets it."""
 
 
 class Orders(Message):

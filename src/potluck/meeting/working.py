@@ -53,7 +53,8 @@ def _train(values: dict[str, Any]) -> None:
     environment = read_environment()
     settings = make_settings(values, source="the host's orders")
     data_dir = settings.data_dir or environment.data_dir
-    train(settings.model_copy(update={"data_dir": data_dir}), runs_dir=environment.runs_dir)
+    # Notices are in the events, which everybody reads: nothing is left to say on the terminal of a worker.
+    train(settings.model_copy(update={"data_dir": data_dir}), runs_dir=environment.runs_dir, watch=lambda *_: None)
 
 
 def _run_script(folder: Path, entry: str, arguments: list[str]) -> None:
