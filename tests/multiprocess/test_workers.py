@@ -15,6 +15,7 @@ from potluck.events.log import read_records
 from potluck.events.types import RunEnded, StepCommitted
 from potluck.meeting.shipping import check_file_name
 from potluck.meeting.workers import RestartRules, WorkerOrder, WorkerProcesses, judge
+from tests.multiprocess import forked
 from tests.multiprocess.command import SMALL
 
 AT_ONCE = RestartRules(most=2, first_delay_s=0.01, longest_delay_s=0.05)
@@ -80,7 +81,7 @@ def test_each_worker_has_its_own_variables_folder_and_logs(tmp_path):
     assert log(tmp_path, "rosa-0.start-1.out.log") == f"{tmp_path} x\n"
     assert log(tmp_path, "rosa-1.start-1.out.log") == f"{tmp_path} y\n"
     assert log(tmp_path, "rosa-1.start-1.err.log") == "''"
-    for file in (tmp_path / "run" / "logs").iterdir():
+    for file in (tmp_path / "run" / "logs").glob("*.log"):
         check_file_name(f"logs/{file.name}", "rosa")
 
 
@@ -213,6 +214,14 @@ def test_the_children_of_a_killed_worker_end_too(tmp_path):
         until(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE)
 
 
+def test_a_stop_at_any_moment_of_the_start_is_no_crash(tmp_path):
+    for wait_s in (0, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04):
+        with workers(tmp_path, order(0, STOPS_AFTER_STEP)) as processes:
+            time.sleep(wait_s)
+            assert processes.stop(after_step=True) == []
+            assert states(processes) == ["stopped"]
+
+
 def test_a_worker_that_fails_to_stop_in_order_is_told(tmp_path):
     fails = STOPS_AFTER_STEP.replace("print('saved'); sys.exit(130)", "raise OSError('disk full')")
     with workers(tmp_path, order(0, fails), restarts=AT_ONCE) as processes:
@@ -242,6 +251,27 @@ def test_logs_that_cannot_be_written_name_machine_and_mend(tmp_path):
     (tmp_path / "run").write_text("in the way")
     with pytest.raises(RunFolderError, match="rosa-0 cannot be started on rosa"), workers(tmp_path, order(0, "")):
         pass
+
+
+def test_workers_whose_starter_was_killed_make_room_for_new_ones(tmp_path):
+    starter = forked.start(start_and_wait, [tmp_path], output=tmp_path / "output", variables={})
+    until((tmp_path / "ready").exists)
+    left = psutil.Process(int((tmp_path / "run" / "logs" / "rosa-0.lock").read_text()))
+    child = psutil.Process(int((tmp_path / "child").read_text()))
+    os.kill(starter.pid, signal.SIGKILL)
+    starter.join()
+    starter.close()
+    assert left.is_running()
+    with workers(tmp_path, order(0, "print('new')")) as processes:
+        assert until_over(processes) == []
+    until(lambda: all(not old.is_running() or old.status() == psutil.STATUS_ZOMBIE for old in (left, child)))
+    assert log(tmp_path, "rosa-0.start-2.out.log") == "new\n"
+
+
+def start_and_wait(folder):
+    code = DEAF.replace("SIGINT, signal.SIGTERM", "SIGINT,")  # SIGKILL would come after five more seconds
+    with workers(folder, order(0, code)):
+        time.sleep(100)
 
 
 @pytest.mark.parametrize(

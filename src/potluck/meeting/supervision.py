@@ -19,11 +19,7 @@ logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logg
 
 _KILL_S = 10  # for the kernel; a process that hangs in a driver may take longer, and is left to it
 
-# torch starts a program where the starter is, with its stdin and ignored signals: a worker has its own of each.
-_SETTLE_IN = (
-    "import os, signal, sys; os.chdir(sys.argv[1]); signal.signal(signal.SIGINT, signal.SIG_DFL); "
-    "os.dup2(os.open(os.devnull, os.O_RDONLY), 0); os.execvp(sys.argv[2], sys.argv[2:])"
-)
+_SETTLE_IN = Path(__file__).with_name("settle_in.py")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +30,9 @@ class LogFiles:
     err: Path
     error: Path
     """What torch's `record` leaves of an exception, if the program uses it."""
+
+    lock: Path
+    """Held by the worker while it lives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class SupervisedProcess:
 
     def __init__(self, command: Sequence[str], variables: Mapping[str, str], folder: Path, files: LogFiles) -> None:
         self._files = files
-        arguments = ("-I", "-S", "-c", _SETTLE_IN, str(folder), *command)
+        arguments = ("-I", "-S", str(_SETTLE_IN), str(files.lock), str(folder), *command)
         # Started from the main thread, torch would put its signal handlers in the place of ours.
         with ThreadPoolExecutor(1) as aside:
             self._context = aside.submit(_start, arguments, dict(variables), files).result()

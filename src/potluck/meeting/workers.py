@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from potluck.core.errors import RunFolderError
 from potluck.meeting.crash import Crash, explain, read_tail
+from potluck.meeting.leftovers import end_leftover
 
 if TYPE_CHECKING:
     from potluck.meeting.supervision import Ended, LogFiles, SupervisedProcess
@@ -77,11 +78,12 @@ class _Worker:
     start_at: float = 0.0
 
 
-def judge(exit_code: int, *, stopping: bool) -> Literal["finished", "stopped", "crashed"]:
-    """What an exit code means."""
+def judge(exit_code: int, reason: str = "", *, stopping: bool) -> Literal["finished", "stopped", "crashed"]:
+    """What an end means. A Python that is asked to stop while it still imports ends by KeyboardInterrupt, code 1."""
     if exit_code == 0:
         return "finished"
-    if exit_code in _ORDERLY_STOPS or (stopping and exit_code in _ASKED_FOR):
+    was_asked = exit_code in _ASKED_FOR or reason.startswith("KeyboardInterrupt")
+    if exit_code in _ORDERLY_STOPS or (stopping and was_asked):
         return "stopped"
     return "crashed"
 
@@ -208,7 +210,9 @@ class WorkerProcesses:
                 out=self._logs / f"{stem}.out.log",
                 err=self._logs / f"{stem}.err.log",
                 error=self._logs / f"{stem}.error.json",
+                lock=self._logs / f"{worker.name}.lock",
             )
+            end_leftover(worker.files.lock)
             worker.process = SupervisedProcess(
                 worker.order.command, {**_VARIABLES, **worker.order.variables}, self._folder, worker.files
             )
@@ -224,8 +228,10 @@ class WorkerProcesses:
 
     def _take_end(self, worker: _Worker, ended: "Ended") -> Crash | None:
         """Decide what comes after an end; returns the crash if it is one."""
+        assert worker.files is not None
         worker.process = None
-        judgement = judge(ended.exit_code, stopping=self._stopping)
+        reason, traceback = explain(ended.exit_code, read_tail(worker.files.err), ended.recorded_traceback)
+        judgement = judge(ended.exit_code, reason, stopping=self._stopping)
         if judgement != "crashed":
             worker.state = judgement
             return None
@@ -239,11 +245,6 @@ class WorkerProcesses:
             worker.num_restarts += 1
         else:
             worker.state = "failed"
-        return self._crash(worker, ended, max(0, restarts_left))
-
-    def _crash(self, worker: _Worker, ended: "Ended", restarts_left: int) -> Crash:
-        assert worker.files is not None
-        reason, traceback = explain(ended.exit_code, read_tail(worker.files.err), ended.recorded_traceback)
         wrote_it = ended.exit_code > 0 and traceback
         return Crash(
             machine=self._machine,
@@ -252,6 +253,6 @@ class WorkerProcesses:
             exit_code=ended.exit_code,
             reason=reason,
             traceback=traceback,
-            restarts_left=restarts_left,
+            restarts_left=max(0, restarts_left),
             log_file=worker.files.err,
         )
