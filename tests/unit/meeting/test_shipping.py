@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import os
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -90,7 +91,7 @@ TURNS = st.one_of(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=120, deadline=None)
 @given(turns=st.lists(TURNS, max_size=40), batch_bytes=st.integers(1, 50))
 def test_any_fate_of_deliveries_ends_with_the_same_bytes(tmp_path_factory, turns, batch_bytes):
     top = tmp_path_factory.mktemp("shipping")
@@ -137,6 +138,25 @@ def test_the_half_written_line_of_a_killed_worker_stays_until_it_is_whole(here, 
     assert content(host) == content(here)
     assert [record.event.text for record in read_records(host / EVENTS)] == ["one", "two"]
     assert not shipper.refused
+
+
+def test_a_file_that_is_being_written_arrives_whole(here, host):
+    log = EventLog(here / EVENTS)
+    shipper = Shipper(here, direct(host), batch_bytes=1000)
+
+    def write_many():
+        for number in range(2000):
+            log.append(Notice(text=str(number)))
+        log.close()
+
+    writer = threading.Thread(target=write_many)
+    writer.start()
+    while writer.is_alive():
+        shipper.ship()
+    writer.join()
+    drain(shipper)
+    assert content(host) == content(here)
+    assert [record.sequence for record in read_records(host / EVENTS)] == list(range(2000))
 
 
 def test_a_line_longer_than_a_batch_arrives(here, host):

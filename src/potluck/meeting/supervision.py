@@ -1,0 +1,121 @@
+"""One worker process under torch's own supervision, which also serves torchrun."""
+
+import logging
+import os
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch.distributed.elastic.multiprocessing import PContext, start_processes
+from torch.distributed.elastic.multiprocessing.api import LogsDest, LogsSpecs, SubprocessContext
+from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
+
+# Every signal sent and every end would be a warning on the terminal; who started the worker tells it in one line.
+logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
+
+_KILL_S = 10  # for the kernel; a process that hangs in a driver may take longer, and is left to it
+
+_SETTLE_IN = Path(__file__).with_name("settle_in.py")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogFiles:
+    """Where one attempt of a worker writes."""
+
+    out: Path
+    err: Path
+    error: Path
+    """What torch's `record` leaves of an exception, if the program uses it."""
+
+    lock: Path
+    """Held by the worker while it lives."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a process ended."""
+
+    exit_code: int
+    recorded_traceback: str
+
+
+class SupervisedProcess:
+    """A process in a session of its own. Its environment is this one's and `variables`; its output goes to files."""
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], folder: Path, files: LogFiles) -> None:
+        self._files = files
+        arguments = ("-I", "-S", str(_SETTLE_IN), str(files.lock), str(folder), *command)
+        # Started from the main thread, torch would put its signal handlers in the place of ours.
+        with ThreadPoolExecutor(1) as aside:
+            self._context = aside.submit(_start, arguments, dict(variables), files).result()
+
+    @property
+    def process_id(self) -> int:
+        return self._context.pids()[0]
+
+    def poll(self) -> Ended | None:
+        """How it ended, or None while it runs. Whatever it has started is then ended too."""
+        try:
+            result = self._context.wait(0)
+        except (ValueError, KeyError, TypeError):
+            self._files.error.unlink(missing_ok=True)  # it was killed while it wrote that
+            result = self._context.wait(0)
+        if result is None:
+            return None
+        self._clean_up()
+        failure = result.failures.get(0)
+        if failure is None:
+            return Ended(0, "")
+        match failure.error_file_data:
+            case {"message": {"extraInfo": {"py_callstack": str(recorded)}}}:
+                return Ended(failure.exitcode, recorded)
+        return Ended(failure.exitcode, "")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it to this process alone; one that has ended is left in peace."""
+        self._handler.proc.send_signal(number)
+
+    def kill(self) -> None:
+        """End it and all that it has started, at once."""
+        self._context.close(signal.SIGKILL, _KILL_S)
+
+    @property
+    def _handler(self) -> SubprocessHandler:
+        assert isinstance(self._context, SubprocessContext)
+        return self._context.subprocess_handlers[0]
+
+    def _clean_up(self) -> None:
+        handler = self._handler
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(handler.proc.pid, signal.SIGKILL)
+        for stream in (handler._stdout, handler._stderr):  # torch closes those of processes it had to end
+            assert stream is not None
+            stream.close()
+
+
+def _start(arguments: tuple[str, ...], variables: dict[str, str], files: LogFiles) -> PContext:
+    return start_processes("worker", sys.executable, {0: arguments}, {0: variables}, _LogsHere(files))
+
+
+class _LogsHere(LogsSpecs):
+    """torch's own names for log files say nothing about the worker."""
+
+    def __init__(self, files: LogFiles) -> None:
+        super().__init__()
+        self._files = files
+
+    def reify(self, envs: dict[int, dict[str, str]]) -> LogsDest:
+        envs[0]["TORCHELASTIC_ERROR_FILE"] = str(self._files.error)
+        return LogsDest(
+            stdouts={0: str(self._files.out)},
+            stderrs={0: str(self._files.err)},
+            error_files={0: str(self._files.error)},
+        )
+
+    @property
+    def root_log_dir(self) -> str:
+        return str(self._files.out.parent)
