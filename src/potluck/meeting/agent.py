@@ -84,6 +84,8 @@ class Agent:
         orders = None
         while not self._orders.empty():
             orders = self._orders.get()
+        if not self._crew.is_alive() and not self._leaving.is_set():
+            self._replace_crew()
         with self._lock:
             if orders is not None:
                 self._follow(orders)
@@ -93,6 +95,15 @@ class Agent:
                 if news.run in self._runs:
                     self._runs[news.run].hear(news)
         self._show(self._status_line())
+
+    def _replace_crew(self) -> None:
+        """The crew is gone, with all its workers: a new one takes over."""
+        self._tell("the process that holds this machine's workers has ended; a new one starts")
+        self._crew.close()
+        self._crew = CrewLine()
+        self._crew.start()
+        for run in self._runs.values():
+            run.begin_again()
 
     def _follow(self, orders: Orders) -> None:
         if orders.leave and not self._leaving.is_set():

@@ -10,169 +10,104 @@ import gc
 import json
 import os
 import select
-import signal
 import sys
-import time
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from potluck.core.environment import quieten_torchft
+from potluck.core.errors import PotluckError
+from potluck.meeting.crash import Crash
+from potluck.meeting.workers import WorkerOrder, WorkerProcesses, WorkerStatus
+from potluck.meeting.working import work
 
-MOST_RESTARTS = 3
-_FIRST_PAUSE_S = 1.0
 _POLL_S = 0.05
-_GENTLE_S = 60.0
-_LAST_LINES = 30
 
 
-class CrewWorker:
-    """One worker under torch's supervision: started again a few times when it crashes."""
+class Crew:
+    """The workers of this machine, run by run."""
 
-    def __init__(self, order: dict[str, Any], errors: Path) -> None:
-        self.order = order
-        self.restarts = 0
-        self.state = ""
-        self.message = ""
-        self._errors = errors
-        self._context: Any = None
-        self._stopping_since: float | None = None
-        self._start_again_at: float | None = None
-        self._start()
+    def __init__(self) -> None:
+        self._runs: dict[str, WorkerProcesses] = {}
+        self._told: dict[tuple[str, str], WorkerStatus] = {}
 
-    def _start(self) -> None:
-        from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, start_processes  # noqa: PLC0415
+    def obey(self, order: dict[str, Any]) -> None:
+        """Start a run's workers, in the place of those that may be there, or ask them to stop."""
+        if "start" in order:
+            self._start(**order["start"])
+        elif order.get("stop") in self._runs:
+            self._runs[order["stop"]].ask_to_stop()
 
-        from potluck.meeting.working import work  # noqa: PLC0415
-
-        folder = self._errors / f"{self.order['run']}-{self.order['worker']}-{self.restarts}"
-        folder.mkdir(exist_ok=True)
-        arguments = (self.order["task"], self.order["folder"], self.order["output"])
-        self._context = start_processes(
-            name="worker",
-            entrypoint=work,
-            args={0: arguments},
-            envs={0: self.order["environment"]},
-            logs_specs=DefaultLogsSpecs(log_dir=str(folder)),
-            start_method="fork",
-        )
-        self._start_again_at = None
-        self._tell("running")
+    def _start(
+        self, run: str, machine: str, run_folder: str, folder: str, task: dict[str, Any], workers: dict[str, Any]
+    ) -> None:
+        if run in self._runs:
+            self._runs[run].stop(after_step=False, end_s=0)
+        orders = []
+        for number, variables in workers.items():
+            own = {**task, "settings": {**task["settings"], "device": variables["POTLUCK_DEVICE"]}} if task.get("settings") else task
+            orders.append(
+                WorkerOrder(number=int(number), command=partial(work, own, Path(folder)), variables=variables)
+            )
+        self._told = {key: status for key, status in self._told.items() if key[0] != run}
+        processes = WorkerProcesses(machine, Path(run_folder), orders, folder=Path(folder))
+        self._runs[run] = processes
+        try:
+            processes.start()
+        except PotluckError as error:
+            for number in workers:
+                say(run=run, worker=int(number), state="failed", message=str(error), restarts=0)
 
     def poll(self) -> None:
-        """Look once; tell when something has changed."""
-        now = time.monotonic()
-        if self._start_again_at is not None and now >= self._start_again_at:
-            self._start()
-        if self._context is None:
-            return
-        self._insist(now)
-        result = self._context.wait(0)
-        if result is None:
-            return
-        self._context = None
-        if not result.is_failed():
-            self._tell(**result.return_values[0])
-        elif self._stopping_since is not None:
-            self._tell("stopped")
-        elif self.restarts < MOST_RESTARTS:
-            self.restarts += 1
-            self._start_again_at = now + _FIRST_PAUSE_S * 2 ** (self.restarts - 1)
-            self._tell("running", self._why(result))
-        else:
-            self._tell("failed", self._why(result))
-
-    def stop(self) -> None:
-        """Ask it to end after its step."""
-        self._start_again_at = None
-        if self._context is None:
-            if self.state == "running":
-                self._tell("stopped")
-        elif self._stopping_since is None:
-            self._signal(signal.SIGINT)
-            self._stopping_since = time.monotonic()
-
-    def end_now(self) -> None:
-        """End it, whatever it is doing, because another takes its place."""
-        self._start_again_at = None
-        if self._context is not None:
-            self._context.close(signal.SIGKILL)
-            self._context = None
+        """Look at everybody once, and tell what has changed."""
+        for run, processes in self._runs.items():
+            crashes = {crash.worker: crash for crash in processes.poll()}
+            for status in processes.statuses():
+                if self._told.get((run, status.worker)) != status:
+                    self._told[run, status.worker] = status
+                    tell(run, status, crashes.get(status.worker))
 
     @property
-    def has_ended(self) -> bool:
-        return self._context is None and self._start_again_at is None
+    def is_over(self) -> bool:
+        return all(processes.is_over for processes in self._runs.values())
 
-    def _insist(self, now: float) -> None:
-        if self._stopping_since is not None and now - self._stopping_since > _GENTLE_S:
-            self._signal(signal.SIGKILL)
+    def ask_all_to_stop(self) -> None:
+        for processes in self._runs.values():
+            processes.ask_to_stop()
 
-    def _signal(self, number: signal.Signals) -> None:
-        for pid in self._context.pids().values():
-            with suppress(ProcessLookupError):
-                os.kill(pid, number)
-
-    def _why(self, result: Any) -> str:
-        failure = next(iter(result.failures.values()))
-        traceback = getattr(failure, "error_file_data", None)
-        text = ""
-        if isinstance(traceback, dict):
-            details = traceback.get("message", {})
-            text = str(details.get("extraInfo", {}).get("py_callstack", "") if isinstance(details, dict) else details)
-        if text:
-            return text.strip()
-        name = failure.signal_name() if failure.exitcode < 0 else f"exit code {failure.exitcode}"
-        return f"it ended with {name}; its last lines are in {self.order['output']}"
-
-    def _tell(self, state: str, message: str = "") -> None:
-        self.state, self.message = state, message
-        _say(run=self.order["run"], worker=self.order["worker"], state=state, message=message, restarts=self.restarts)
+    def stop_all(self) -> None:
+        for processes in self._runs.values():
+            processes.stop()
 
 
 def main() -> None:
     """Warm up, then take orders until stdin ends."""
-    _warm_up()
-    _say(ready=True)
-    workers: dict[tuple[str, int], CrewWorker] = {}
-    with TemporaryDirectory(prefix="potluck-crew-") as errors:
-        buffer, is_open = b"", True
-        while is_open or any(not worker.has_ended for worker in workers.values()):
-            if is_open and select.select([0], [], [], _POLL_S)[0]:
+    warm_up()
+    say(ready=True)
+    crew, buffer = Crew(), b""
+    try:
+        while True:
+            if select.select([0], [], [], _POLL_S)[0]:
                 received = os.read(0, 1 << 16)
+                if not received:
+                    break
                 *lines, buffer = (buffer + received).split(b"\n")
                 for line in lines:
-                    _obey(json.loads(line), workers, Path(errors))
-                if not received:
-                    is_open = False
-                    for worker in workers.values():
-                        worker.stop()
-            elif not is_open:
-                time.sleep(_POLL_S)
-            for worker in workers.values():
-                worker.poll()
+                    crew.obey(json.loads(line))
+            crew.poll()
+    finally:
+        crew.stop_all()
 
 
-def _obey(order: dict[str, Any], workers: dict[tuple[str, int], CrewWorker], errors: Path) -> None:
-    if "start" in order:
-        start = order["start"]
-        key = (start["run"], start["worker"])
-        if key in workers:
-            workers[key].end_now()
-        workers[key] = CrewWorker(start, errors)
-    for (run, _), worker in workers.items():
-        if order.get("stop") == run:
-            worker.stop()
-
-
-def _warm_up() -> None:
+def warm_up() -> None:
     """Everything that a worker imports; none of it starts a thread or touches a GPU, so that forking is safe."""
     quieten_torchft()
     import torch._dynamo  # noqa: PLC0415  an optimizer imports it when it is made
 
     import potluck.engine.launch  # noqa: PLC0415
     import potluck.engine.start  # noqa: PLC0415
-    import potluck.meeting.working  # noqa: PLC0415
+    import potluck.meeting.supervision  # noqa: PLC0415
     import potluck.workloads.trainer  # noqa: F401, PLC0415
 
     _ = torch
@@ -180,7 +115,18 @@ def _warm_up() -> None:
     gc.freeze()  # pages that workers share stay shared
 
 
-def _say(**news: Any) -> None:
+def tell(run: str, status: WorkerStatus, crash: Crash | None) -> None:
+    """One worker's news; one that waits to be started again still belongs to the run."""
+    say(
+        run=run,
+        worker=int(status.worker.rsplit("-", 1)[1]),
+        state="running" if status.state == "waiting" else status.state,
+        message="" if crash is None else f"{crash.reason}\n{crash.traceback}" if crash.traceback else crash.reason,
+        restarts=max(0, status.num_starts - 1),
+    )
+
+
+def say(**news: Any) -> None:
     with suppress(BrokenPipeError):  # nobody listens any more; stdin will tell
         sys.stdout.write(json.dumps(news) + "\n")
         sys.stdout.flush()

@@ -11,7 +11,7 @@ from potluck.meeting.checkpoint_upload import CheckpointUpload
 from potluck.meeting.client import HostClient, HostSilent, NotAdmitted
 from potluck.meeting.crew_line import CrewLine, WorkerNews
 from potluck.meeting.home import Home, Membership
-from potluck.meeting.news import OUTPUT_SUFFIX, read_pace
+from potluck.meeting.news import read_pace
 from potluck.meeting.preparing import claim_folder, fetch_checkpoint, fetch_script
 from potluck.meeting.shipping import Shipper
 from potluck.meeting.wire import Assignment, WorkerReport
@@ -43,7 +43,7 @@ class LocalRun:
         self._is_at_home = assignment.runs_dir is not None
         self._runs_dir = Path(assignment.runs_dir) if assignment.runs_dir else home.runs_dir.absolute()
         self.folder = self._runs_dir / self.name
-        self._place = self.folder
+        self._place = Path.cwd()
         self._reports: dict[int, WorkerReport] = {
             number: WorkerReport(run=self.name, worker=number, state="preparing") for number in assignment.workers
         }
@@ -63,7 +63,7 @@ class LocalRun:
             return
         if phase in ("prepare", "go") and self._preparing is None:
             self._prepare()
-        elif phase == "go" and self._started_with is None and self._all("ready"):
+        elif phase == "go" and self._started_with is None and self._any("ready"):
             self._start(crew)
         elif phase == "go" and self._started_with not in (None, self.assignment.expected):
             self._expect_fewer(crew)
@@ -79,6 +79,14 @@ class LocalRun:
         elif not self._is_stopping and self.is_training:
             crew.send(stop=self.name)
         self._is_stopping = True
+
+    def begin_again(self) -> None:
+        """The workers are gone with their supervisor: start them as if for the first time."""
+        if self.is_training:
+            self._started_with = None
+            for number, report in self._reports.items():
+                if report.state == "running":
+                    self._reports[number] = report.model_copy(update={"state": "ready"})
 
     def drop(self, crew: CrewLine) -> None:
         """The host does not want this run any more."""
@@ -111,8 +119,8 @@ class LocalRun:
     def is_home(self) -> bool:
         return self._has_shipped and not self.is_training
 
-    def _all(self, state: str) -> bool:
-        return all(report.state == state for report in self._reports.values())
+    def _any(self, state: str) -> bool:
+        return any(report.state == state for report in self._reports.values())
 
     def _set_all(self, state: str, message: str = "") -> None:
         for number, report in list(self._reports.items()):
@@ -144,21 +152,19 @@ class LocalRun:
     def _start(self, crew: CrewLine) -> None:
         assignment = self.assignment
         self._started_with = assignment.expected
-        for index, (number, device) in enumerate(zip(assignment.workers, assignment.devices, strict=True)):
-            task = assignment.task.model_dump()
-            if task["settings"] is not None:
-                task["settings"] |= {"device": device, "resume": self._goes_on()}
-            output = self.folder / "logs" / f"{self._membership.machine}-{number}{OUTPUT_SUFFIX}"
-            crew.send(
-                start={
-                    "run": self.name,
-                    "worker": number,
-                    "task": task,
-                    "folder": str(self._place),
-                    "output": str(output),
-                    "environment": self._environment(number, device, index),
-                }
-            )
+        crew.send(
+            start={
+                "run": self.name,
+                "machine": self._membership.machine,
+                "run_folder": str(self.folder),
+                "folder": str(self._place),
+                "task": assignment.task.model_dump(),
+                "workers": {
+                    number: self._environment(number, device, index)
+                    for index, (number, device) in enumerate(zip(assignment.workers, assignment.devices, strict=True))
+                },
+            }
+        )
         self._set_all("running")
 
     def _environment(self, number: int, device: str, index: int) -> dict[str, str]:
@@ -174,16 +180,12 @@ class LocalRun:
             "POTLUCK_DATA_DIR": str(self._data_dir),
             "POTLUCK_MACHINE": membership.machine,
             "POTLUCK_DEVICE": device,
-            "POTLUCK_RESUME": "1" if self._goes_on() else "0",
+            "POTLUCK_RESUME": "1",
             "LOCAL_RANK": str(index),
         }
         if self._threads is not None:
             variables["POTLUCK_THREADS"] = str(self._threads)
         return variables
-
-    def _goes_on(self) -> bool:
-        """Whether this machine has a state to go on from; otherwise it begins, or is healed by the others."""
-        return any(RunFolder(self.folder).checkpoints_dir.glob("*.pth"))
 
     def _expect_fewer(self, crew: CrewLine) -> None:
         """Before the first step all wait for each other: begin again when there is one less to wait for."""

@@ -11,7 +11,13 @@ import sys
 
 
 def main(lock_file: str, folder: str, *command: str) -> None:
-    """Hold the lock, change to the folder, become the command."""
+    """Settle in and become the command."""
+    os.set_inheritable(settle_in(lock_file, folder), True)
+    os.execvp(command[0], command)  # noqa: S606  no shell, which is the point
+
+
+def settle_in(lock_file: str, folder: str) -> int:
+    """Hold the lock, read from nowhere, be interruptible, change to the folder; returns the lock."""
     lock = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -19,11 +25,10 @@ def main(lock_file: str, folder: str, *command: str) -> None:
         sys.exit(f"another process is this worker: it holds {lock_file}")
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())
-    os.set_inheritable(lock, True)
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(folder)
-    os.execvp(command[0], command)  # noqa: S606  no shell, which is the point
+    return lock
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,12 +14,15 @@ from torch.distributed.elastic.multiprocessing import PContext, start_processes
 from torch.distributed.elastic.multiprocessing.api import LogsDest, LogsSpecs, SubprocessContext
 from torch.distributed.elastic.multiprocessing.subprocess_handler import SubprocessHandler
 
+from potluck.meeting.settle_in import settle_in
+
 # Every signal sent and every end would be a warning on the terminal; who started the worker tells it in one line.
 logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
 
 _KILL_S = 10  # for the kernel; a process that hangs in a driver may take longer, and is left to it
 
 _SETTLE_IN = Path(__file__).with_name("settle_in.py")
+_TAKEN_BY_TORCH = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,15 +46,12 @@ class Ended:
     recorded_traceback: str
 
 
-class SupervisedProcess:
-    """A process in a session of its own. Its environment is this one's and `variables`; its output goes to files."""
+class _Supervised:
+    """What both kinds of worker process share: torch's context around one process in a session of its own."""
 
-    def __init__(self, command: Sequence[str], variables: Mapping[str, str], folder: Path, files: LogFiles) -> None:
+    def __init__(self, context: PContext, files: LogFiles) -> None:
+        self._context = context
         self._files = files
-        arguments = ("-I", "-S", str(_SETTLE_IN), str(files.lock), str(folder), *command)
-        # Started from the main thread, torch would put its signal handlers in the place of ours.
-        with ThreadPoolExecutor(1) as aside:
-            self._context = aside.submit(_start, arguments, dict(variables), files).result()
 
     @property
     def process_id(self) -> int:
@@ -75,13 +75,27 @@ class SupervisedProcess:
                 return Ended(failure.exitcode, recorded)
         return Ended(failure.exitcode, "")
 
-    def signal(self, number: signal.Signals) -> None:
-        """Send it to this process alone; one that has ended is left in peace."""
-        self._handler.proc.send_signal(number)
-
     def kill(self) -> None:
         """End it and all that it has started, at once."""
         self._context.close(signal.SIGKILL, _KILL_S)
+
+    def _clean_up(self) -> None:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self.process_id, signal.SIGKILL)
+
+
+class SupervisedProgram(_Supervised):
+    """A program. Its environment is this process's and `variables`; its output goes to files."""
+
+    def __init__(self, command: Sequence[str], variables: Mapping[str, str], folder: Path, files: LogFiles) -> None:
+        arguments = ("-I", "-S", str(_SETTLE_IN), str(files.lock), str(folder), *command)
+        # Started from the main thread, torch would put its signal handlers in the place of ours.
+        with ThreadPoolExecutor(1) as aside:
+            super().__init__(aside.submit(_start, arguments, dict(variables), files).result(), files)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it to this process alone; one that has ended is left in peace."""
+        self._handler.proc.send_signal(number)
 
     @property
     def _handler(self) -> SubprocessHandler:
@@ -89,12 +103,52 @@ class SupervisedProcess:
         return self._context.subprocess_handlers[0]
 
     def _clean_up(self) -> None:
-        handler = self._handler
-        with suppress(ProcessLookupError, PermissionError):
-            os.killpg(handler.proc.pid, signal.SIGKILL)
-        for stream in (handler._stdout, handler._stderr):  # torch closes those of processes it had to end
+        super()._clean_up()
+        for stream in (self._handler._stdout, self._handler._stderr):  # torch closes those of processes it had to end
             assert stream is not None
             stream.close()
+
+
+class SupervisedFork(_Supervised):
+    """A function in a fork of this process: what is imported here is there at once. Only from the main thread.
+
+    The kernel interrupts the fork when the thread that made it ends, so that it does not outlive this process.
+    """
+
+    def __init__(
+        self, function: Callable[[], None], variables: Mapping[str, str], folder: Path, files: LogFiles
+    ) -> None:
+        arguments = (function, str(folder), str(files.lock))
+        before = {number: signal.getsignal(number) for number in _TAKEN_BY_TORCH}
+        try:
+            context = start_processes(
+                "worker", _live, {0: arguments}, {0: dict(variables)}, _LogsHere(files), start_method="fork"
+            )
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+        super().__init__(context, files)
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send it to this process alone; one that has ended is left in peace."""
+        with suppress(ProcessLookupError):
+            os.kill(self.process_id, number)
+
+
+def _live(function: Callable[[], None], folder: str, lock: str) -> None:
+    """A fork's life, with the exit codes that a program would have."""
+    os.setsid()
+    settle_in(lock, folder)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+    try:
+        function()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)  # torch would take it for a good end
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
 
 
 def _start(arguments: tuple[str, ...], variables: dict[str, str], files: LogFiles) -> PContext:

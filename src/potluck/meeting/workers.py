@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
@@ -14,10 +14,11 @@ from potluck.meeting.crash import Crash, explain, read_tail
 from potluck.meeting.leftovers import end_leftover
 
 if TYPE_CHECKING:
-    from potluck.meeting.supervision import Ended, LogFiles, SupervisedProcess
+    from potluck.meeting.supervision import Ended, LogFiles, SupervisedFork, SupervisedProgram
 
 State: TypeAlias = Literal["running", "waiting", "finished", "stopped", "failed"]
 
+REFUSED = 78  # sysexits.h's EX_CONFIG: a person has to mend something, and the words for it are printed
 _POLL_S = 0.05
 _ORDERLY_STOPS = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # what the engine ends with after its step
 _ASKED_FOR = (-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL)
@@ -31,8 +32,8 @@ class WorkerOrder:
     number: int
     """Its number in the run's files."""
 
-    command: tuple[str, ...]
-    """A program and its arguments, which everybody on the machine can see: no secrets."""
+    command: tuple[str, ...] | Callable[[], None]
+    """A program and its arguments, which everybody on the machine can see: no secrets. Or a function, to be forked."""
 
     variables: Mapping[str, str] = field(repr=False)
     """Environment variables beside this process's own; secrets go here."""
@@ -70,7 +71,7 @@ class _Worker:
     order: WorkerOrder
     name: str
     state: State = "waiting"
-    process: "SupervisedProcess | None" = None
+    process: "SupervisedProgram | SupervisedFork | None" = None
     files: "LogFiles | None" = None
     num_starts: int = 0
     num_restarts: int = 0
@@ -196,7 +197,11 @@ class WorkerProcesses:
                 self._start(worker)
 
     def _start(self, worker: _Worker) -> None:
-        from potluck.meeting.supervision import LogFiles, SupervisedProcess  # noqa: PLC0415  torch takes seconds
+        from potluck.meeting.supervision import (  # noqa: PLC0415  torch takes seconds
+            LogFiles,
+            SupervisedFork,
+            SupervisedProgram,
+        )
 
         try:
             self._logs.mkdir(parents=True, exist_ok=True)
@@ -213,9 +218,11 @@ class WorkerProcesses:
                 lock=self._logs / f"{worker.name}.lock",
             )
             end_leftover(worker.files.lock)
-            worker.process = SupervisedProcess(
-                worker.order.command, {**_VARIABLES, **worker.order.variables}, self._folder, worker.files
-            )
+            command, variables = worker.order.command, {**_VARIABLES, **worker.order.variables}
+            if isinstance(command, tuple):
+                worker.process = SupervisedProgram(command, variables, self._folder, worker.files)
+            else:
+                worker.process = SupervisedFork(command, variables, self._folder, worker.files)
         except OSError as error:
             worker.state = "failed"
             raise RunFolderError(
@@ -238,7 +245,8 @@ class WorkerProcesses:
         now = time.monotonic()
         if now - worker.started_at >= self._rules.forgiven_after_s:
             worker.num_restarts = 0
-        restarts_left = 0 if self._stopping else self._rules.most - worker.num_restarts
+        is_final = self._stopping or ended.exit_code == REFUSED
+        restarts_left = 0 if is_final else self._rules.most - worker.num_restarts
         if restarts_left > 0:
             worker.state = "waiting"
             worker.start_at = now + self._rules.delay_s(worker.num_restarts)
