@@ -8,7 +8,7 @@ from collections.abc import Callable
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
 from potluck.meeting.client import HostClient, HostSilent, NotAdmitted
-from potluck.meeting.crew_line import CrewLine
+from potluck.meeting.crew_line import STEP_S, CrewLine
 from potluck.meeting.facts import find_devices
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.local_run import LocalRun
@@ -45,14 +45,16 @@ class Agent:
         self._runs: dict[str, LocalRun] = {}
         self._orders: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._leaving = threading.Event()
+        self._patience_s = STEP_S
         self._done = threading.Event()
         self._refusal: MeetingError | None = None
         self._silent_since: float | None = None
         self._reported: Report | None = None
         self._lock = threading.Lock()
 
-    def leave(self) -> None:
+    def leave(self, patience_s: float = STEP_S) -> None:
         """Stop after the step, send everything home, say goodbye. Safe in a signal handler."""
+        self._patience_s = patience_s
         self._leaving.set()
 
     def run(self) -> None:
@@ -71,7 +73,7 @@ class Agent:
             self._wind_down()
         finally:
             self._done.set()
-            self._crew.close()
+            self._crew.close(self._patience_s)
             for thread in threads:
                 thread.join(POLL_S + 2)
         self._say_goodbye()
@@ -99,7 +101,7 @@ class Agent:
     def _replace_crew(self) -> None:
         """The crew is gone, with all its workers: a new one takes over."""
         self._tell("the process that holds this machine's workers has ended; a new one starts")
-        self._crew.close()
+        self._crew.close(0.0)
         self._crew = CrewLine()
         self._crew.start()
         for run in self._runs.values():
@@ -148,11 +150,12 @@ class Agent:
         with self._lock:
             for run in self._runs.values():
                 run.stop(self._crew)
-        while any(run.is_training for run in self._runs.values()) and self._crew.is_alive():
+        deadline = time.monotonic() + self._patience_s
+        while any(run.is_training for run in self._runs.values()) and time.monotonic() < deadline:
             self._turn()
             time.sleep(_LOOK_S)
         self._turn()
-        deadline = time.monotonic() + _LAST_DELIVERY_S
+        deadline = time.monotonic() + min(_LAST_DELIVERY_S, self._patience_s)
         while self._refusal is None and time.monotonic() < deadline and not all(r.is_home for r in self._runs.values()):
             time.sleep(_LOOK_S)
 

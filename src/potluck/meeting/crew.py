@@ -19,6 +19,7 @@ from typing import Any
 from potluck.core.environment import quieten_torchft
 from potluck.core.errors import PotluckError
 from potluck.meeting.crash import Crash
+from potluck.meeting.crew_line import STEP_S
 from potluck.meeting.workers import WorkerOrder, WorkerProcesses, WorkerStatus
 from potluck.meeting.working import work
 
@@ -30,12 +31,15 @@ class Crew:
 
     def __init__(self) -> None:
         self._runs: dict[str, WorkerProcesses] = {}
+        self._patience_s = STEP_S
         self._told: dict[tuple[str, str], WorkerStatus] = {}
 
     def obey(self, order: dict[str, Any]) -> None:
         """Start a run's workers, in the place of those that may be there, or ask them to stop."""
         if "start" in order:
             self._start(**order["start"])
+        elif "patience_s" in order:
+            self._patience_s = float(order["patience_s"])
         elif order.get("stop") in self._runs:
             self._runs[order["stop"]].ask_to_stop()
 
@@ -46,7 +50,11 @@ class Crew:
             self._runs[run].stop(after_step=False, end_s=0)
         orders = []
         for number, variables in workers.items():
-            own = {**task, "settings": {**task["settings"], "device": variables["POTLUCK_DEVICE"]}} if task.get("settings") else task
+            own = (
+                {**task, "settings": {**task["settings"], "device": variables["POTLUCK_DEVICE"]}}
+                if task.get("settings")
+                else task
+            )
             orders.append(
                 WorkerOrder(number=int(number), command=partial(work, own, Path(folder)), variables=variables)
             )
@@ -68,17 +76,11 @@ class Crew:
                     self._told[run, status.worker] = status
                     tell(run, status, crashes.get(status.worker))
 
-    @property
-    def is_over(self) -> bool:
-        return all(processes.is_over for processes in self._runs.values())
-
-    def ask_all_to_stop(self) -> None:
-        for processes in self._runs.values():
-            processes.ask_to_stop()
-
     def stop_all(self) -> None:
         for processes in self._runs.values():
-            processes.stop()
+            processes.ask_to_stop()
+        for processes in self._runs.values():
+            processes.stop(step_s=self._patience_s)
 
 
 def main() -> None:

@@ -5,9 +5,11 @@ import queue
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from typing import Any, NamedTuple
 
-_END_S = 70.0  # a little longer than a worker is given for its step
+STEP_S = 60.0  # for a worker's step and its checkpoint
+_END_S = 15.0
 
 
 class WorkerNews(NamedTuple):
@@ -54,14 +56,16 @@ class CrewLine:
             found.append(self._news.get())
         return found
 
-    def close(self) -> None:
-        """End the crew; its workers stop after their step."""
+    def close(self, patience_s: float = STEP_S) -> None:
+        """End the crew; its workers stop after their step, if that does not take longer."""
         if self._process is None:
             return
         assert self._process.stdin is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it has ended already
+            self.send(patience_s=patience_s)
+            self._process.stdin.close()
         try:
-            self._process.wait(_END_S)
+            self._process.wait(patience_s + _END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -75,9 +76,9 @@ class Home:
         return _is_held(self.folder / _AGENT)
 
     @contextmanager
-    def only_agent(self) -> Iterator[None]:
-        """Be this machine's agent, the only one."""
-        with _held(self.folder / _AGENT) as is_mine:
+    def only_agent(self, wait_s: float = 0.0) -> Iterator[None]:
+        """Be this machine's agent, the only one; the one before may still be on its way out."""
+        with _held(self.folder / _AGENT, wait_s) as is_mine:
             if not is_mine:
                 raise MeetingError(
                     "this machine is joined already, in another terminal",
@@ -97,19 +98,25 @@ class Home:
 
 
 @contextmanager
-def _held(path: Path) -> Iterator[bool]:
+def _held(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
     """Hold a lock file while the block lasts; says whether nobody else does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    deadline = time.monotonic() + wait_s
     try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
+        while not (is_mine := _take(lock)) and time.monotonic() < deadline:
+            time.sleep(0.1)
+        yield is_mine
     finally:
         os.close(lock)
+
+
+def _take(lock: int) -> bool:
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_held(path: Path) -> bool:

@@ -22,6 +22,7 @@ from potluck.meeting.facts import read_facts
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation
 from potluck.meeting.lighthouses import Lighthouses
+from potluck.meeting.local_agent import GOODBYE
 from potluck.meeting.networks import Interface, best_first, find_interface, read_interfaces
 from potluck.meeting.point import MeetingPoint
 from potluck.meeting.roster import Roster
@@ -201,7 +202,9 @@ def bind(address: str, port: int) -> socket.socket:
 
 def _end_agent(agent: subprocess.Popen[bytes]) -> None:
     assert agent.stdin is not None
-    agent.stdin.close()
+    with contextlib.suppress(BrokenPipeError):  # it has ended already
+        agent.stdin.write(GOODBYE)
+        agent.stdin.close()
     try:
         agent.wait(_AGENT_END_S)
     except subprocess.TimeoutExpired:

@@ -12,6 +12,10 @@ from potluck.core.errors import MeetingError
 from potluck.meeting.agent import Agent
 from potluck.meeting.home import Home
 
+GOODBYE = b"goodbye"
+_PATIENCE_S = 3.0
+_LAST_AGENT_S = 30.0  # for the agent of a host that was killed
+
 
 def main() -> None:
     """Be the agent until the host's process is gone."""
@@ -24,7 +28,7 @@ def main() -> None:
     membership = home.membership()
     assert membership is not None
     try:
-        with home.only_agent():
+        with home.only_agent(wait_s=_LAST_AGENT_S):
             agent = Agent(
                 home,
                 membership,
@@ -41,8 +45,9 @@ def main() -> None:
 
 
 def _leave_at_the_end(agent: Agent) -> None:
-    sys.stdin.buffer.read()
-    agent.leave()
+    """Without its host's lighthouse no step can end here, so there is little to wait for."""
+    is_orderly = sys.stdin.buffer.read() == GOODBYE
+    agent.leave() if is_orderly else agent.leave(_PATIENCE_S)
 
 
 if __name__ == "__main__":

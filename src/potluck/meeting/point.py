@@ -109,7 +109,9 @@ class MeetingPoint:
                 lighthouse_port=await asyncio.to_thread(self._lighthouses.start),
                 machines=request.machines,
                 without=request.without,
-                reserved={name: [w.number for w in workers] for name, workers in before.workers.items()} if before else {},
+                reserved={name: [w.number for w in workers] for name, workers in before.workers.items()}
+                if before
+                else {},
                 expected=num_workers,
                 is_resumed=is_resumed,
                 state="preparing" if task.bundle else "running",
@@ -174,9 +176,7 @@ class MeetingPoint:
     def orders(self, machine: str) -> Orders:
         """All that this machine should be doing now."""
         parts = [
-            part
-            for record in self.runs.values()
-            if (part := assignment_for(record, machine, host=self.facts.machine))
+            part for record in self.runs.values() if (part := assignment_for(record, machine, host=self.facts.machine))
         ]
         orders = Orders(assignments=parts, leave=self.roster.machines[machine].is_leaving, digest="")
         return orders.model_copy(update={"digest": hashlib.sha256(orders.model_dump_json().encode()).hexdigest()[:16]})
