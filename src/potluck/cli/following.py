@@ -25,12 +25,11 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
         display.say(f"run {name} on {_machines(started)}")
         with _stopping_on_interrupt(cluster, name, display):
             for news in cluster.follow(name, display.say):
+                for record, state in view.take([chunk for chunk in news.chunks if chunk[0].startswith("events/")]):
+                    if not isinstance(record.event, RunStarted):  # one worker's device says little here
+                        display(record, state)
                 for file, text in news.chunks:
-                    if file.startswith("events/"):
-                        for record, state in view.take(file, text):
-                            if not isinstance(record.event, RunStarted):  # one worker's device says little here
-                                display(record, state)
-                    else:
+                    if file.startswith("logs/"):
                         _print_output(display, file, text)
                 _tell_crashes(display, news.run, crashes)
                 started = news.run

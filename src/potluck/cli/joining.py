@@ -78,7 +78,7 @@ def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -
 
 def _ask_for_token(hosts: list[HeardHost]) -> Invitation:
     """The whole line is the safest answer: it also proves which host it is."""
-    import typer  # noqa: PLC0415
+    import typer
 
     answer = typer.prompt("the line that potluck host prints, or its token", hide_input=True).strip()
     if answer.startswith(("p1-", "potluck join")):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
-from potluck.meeting.client import HostClient, HostSilent, NotAdmitted
+from potluck.meeting.client import HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import STEP_S, CrewLine
 from potluck.meeting.facts import find_devices
 from potluck.meeting.home import Home, Membership
@@ -176,7 +176,7 @@ class Agent:
             while not self._done.is_set():
                 try:
                     orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))
-                except HostSilent:
+                except HostSilentError:
                     self._hear_nothing()
                     continue
                 except MeetingError as error:
@@ -194,10 +194,10 @@ class Agent:
             while not self._done.is_set():
                 try:
                     is_busy = self._deliver_once(client)
-                except HostSilent:
+                except HostSilentError:
                     self._hear_nothing()
                     continue
-                except NotAdmitted as error:
+                except NotAdmittedError as error:
                     self._be_refused(error)
                     return
                 except MeetingError as error:

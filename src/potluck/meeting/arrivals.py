@@ -5,44 +5,56 @@ import os
 import re
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict, Field
+
 from potluck.core.atomic import sync_folder
 from potluck.core.errors import ShippingError
 from potluck.core.run_folder import RunFolder
+from potluck.meeting.wire import Digest
 
 PART_BYTES = 4 << 20
-_NAME = re.compile(r"model_epoch_\d{1,9}(_step_\d{1,12})?\.pth")
+_NAME = re.compile(r"(?<=-)model_epoch_\d{1,9}(_step_\d{1,12})?\.pth\Z")
 _READ_BYTES = 1 << 20
 
 
-def receive_checkpoint(
-    folder: RunFolder, machine: str, name: str, offset: int, total: int, sha256: str, data: bytes, keep: int
-) -> int:
-    """Take one part; returns how much is there. The last part makes it a checkpoint, if the checksum agrees."""
-    if not _NAME.fullmatch(name):
-        raise ShippingError(f"{name!r} is not the name of a checkpoint", fix="use the same potluck on every machine")
-    final = folder.checkpoints_dir / name
-    if final.is_file() and final.stat().st_size == total and _digest(final) == sha256:
-        return total
+class CheckpointPart(BaseModel):
+    """Which part of which whole."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    offset: int = Field(ge=0)
+    total: int = Field(ge=0)
+    sha256: Digest
+
+
+def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, data: bytes, keep: int) -> int:
+    """Take one part of <machine>-<name>; returns how much is there. The last makes it a checkpoint, if it is whole."""
+    name = _NAME.search(source)
+    if name is None:
+        raise ShippingError(f"{source!r} does not name a checkpoint", fix="use the same potluck on every machine")
+    final = folder.checkpoints_dir / name[0]
+    if final.is_file() and final.stat().st_size == part.total and _digest(final) == part.sha256:
+        return part.total
     folder.checkpoints_dir.mkdir(parents=True, exist_ok=True)
     # A name that no reader takes for a checkpoint, and that another machine's part of the same one does not share.
-    part = folder.checkpoints_dir / f".{name}.{machine}.{sha256[:16]}.part"
-    with part.open("ab") as file:
+    arriving = folder.checkpoints_dir / f".{source}.{part.sha256[:16]}.part"
+    with arriving.open("ab") as file:
         size = file.tell()
-        if offset == size:
+        if part.offset == size:
             file.write(data)
             size = file.tell()
-        if size == total:
+        if size == part.total:
             file.flush()
             os.fsync(file.fileno())
-    if size < total:
+    if size < part.total:
         return size
-    if size > total or _digest(part) != sha256:
-        part.unlink()
-        raise ShippingError(f"{name} arrived damaged from {machine}", fix="nothing: it is sent again")
-    part.replace(final)
+    if size > part.total or _digest(arriving) != part.sha256:
+        arriving.unlink()
+        raise ShippingError(f"{source} arrived damaged", fix="nothing: it is sent again")
+    arriving.replace(final)
     sync_folder(folder.checkpoints_dir)
     _keep_newest(folder.checkpoints_dir, final, keep)
-    return total
+    return part.total
 
 
 def newest_checkpoint(folder: RunFolder) -> Path | None:

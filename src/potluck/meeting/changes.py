@@ -1,6 +1,7 @@
 """Waiting for news: whoever waits is woken when something changes."""
 
 import asyncio
+from contextlib import suppress
 
 
 class Changes:
@@ -16,7 +17,5 @@ class Changes:
 
     async def wait(self, at_most_s: float) -> None:
         """Wait for the next change, or that long."""
-        try:
+        with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(self._event.wait(), at_most_s)
-        except asyncio.TimeoutError:
-            pass

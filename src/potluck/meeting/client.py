@@ -21,11 +21,11 @@ Answer = TypeVar("Answer", bound=BaseModel)
 TIMEOUT_S = 10.0
 
 
-class HostSilent(MeetingError):
+class HostSilentError(MeetingError):
     """The host does not answer now; it may later."""
 
 
-class NotAdmitted(MeetingError):
+class NotAdmittedError(MeetingError):
     """The host does not know this machine, or not any more."""
 
 
@@ -103,7 +103,7 @@ class HostClient:
             ) from None
 
     def send(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
-        """One request; raises MeetingError for a refusal and HostSilent when no answer comes."""
+        """One request; raises MeetingError for a refusal and HostSilentError when no answer comes."""
         sent = {"Authorization": self._authorization, "Content-Type": "application/json", **(headers or {})}
         is_reused = self._connection is not None
         try:
@@ -135,9 +135,9 @@ class HostClient:
         self._headers = {name.lower(): value for name, value in response.getheaders()}
         return response.status, response.read()
 
-    def _silent(self, error: Exception) -> HostSilent:
+    def _silent(self, error: Exception) -> HostSilentError:
         reason = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
-        return HostSilent(
+        return HostSilentError(
             f"the host at {self.address}:{self.port} does not answer: {reason or type(error).__name__}",
             fix="check that potluck host runs there and that its firewall lets this machine in; "
             "to train on this machine only: potluck train --solo",
@@ -149,8 +149,8 @@ class HostClient:
         except ValidationError:
             problem = Problem(error=f"the host answers with status {status}", fix="see what potluck host prints")
         if status >= 500:
-            return HostSilent(problem.error, fix=problem.fix)
-        return (NotAdmitted if status == 401 else MeetingError)(problem.error, fix=problem.fix)
+            return HostSilentError(problem.error, fix=problem.fix)
+        return (NotAdmittedError if status == 401 else MeetingError)(problem.error, fix=problem.fix)
 
 
 def measure_clock(client: HostClient) -> tuple[VersionAnswer, float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.bundle import Bundle
-from potluck.meeting.client import HostClient, HostSilent
+from potluck.meeting.client import HostClient, HostSilentError
 from potluck.meeting.home import Home
 from potluck.meeting.wire import NewsRequest, RunRequest
 
@@ -67,7 +67,7 @@ class Cluster:
         while True:
             try:
                 answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
-            except HostSilent as error:
+            except HostSilentError as error:
                 if not is_silent:
                     when_silent(f"{error.args[0]}; the machines go on, and this display when it answers again")
                 is_silent = True

@@ -37,34 +37,26 @@ class Crew:
     def obey(self, order: dict[str, Any]) -> None:
         """Start a run's workers, in the place of those that may be there, or ask them to stop."""
         if "start" in order:
-            self._start(**order["start"])
+            self._start(order["start"])
         elif "patience_s" in order:
             self._patience_s = float(order["patience_s"])
         elif order.get("stop") in self._runs:
             self._runs[order["stop"]].ask_to_stop()
 
-    def _start(
-        self, run: str, machine: str, run_folder: str, folder: str, task: dict[str, Any], workers: dict[str, Any]
-    ) -> None:
+    def _start(self, order: dict[str, Any]) -> None:
+        run, place = order["run"], Path(order["folder"])
         if run in self._runs:
             self._runs[run].stop(after_step=False, end_s=0)
-        orders = []
-        for number, variables in workers.items():
-            own = (
-                {**task, "settings": {**task["settings"], "device": variables["POTLUCK_DEVICE"]}}
-                if task.get("settings")
-                else task
-            )
-            orders.append(
-                WorkerOrder(number=int(number), command=partial(work, own, Path(folder)), variables=variables)
-            )
         self._told = {key: status for key, status in self._told.items() if key[0] != run}
-        processes = WorkerProcesses(machine, Path(run_folder), orders, folder=Path(folder))
-        self._runs[run] = processes
+        orders = [
+            WorkerOrder(number=int(number), command=partial(work, order["task"], place), variables=variables)
+            for number, variables in order["workers"].items()
+        ]
+        self._runs[run] = WorkerProcesses(order["machine"], Path(order["run_folder"]), orders, folder=place)
         try:
-            processes.start()
+            self._runs[run].start()
         except PotluckError as error:
-            for number in workers:
+            for number in order["workers"]:
                 say(run=run, worker=int(number), state="failed", message=str(error), restarts=0)
 
     def poll(self) -> None:
@@ -129,6 +121,7 @@ def tell(run: str, status: WorkerStatus, crash: Crash | None) -> None:
 
 
 def say(**news: Any) -> None:
+    """One line of news."""
     with suppress(BrokenPipeError):  # nobody listens any more; stdin will tell
         sys.stdout.write(json.dumps(news) + "\n")
         sys.stdout.flush()

@@ -63,11 +63,11 @@ async def announcing(options: "HostOptions", interfaces: "list[Interface]", fing
 
 def hear_hosts(listen_s: float = 2.0) -> list[HeardHost]:
     """Hosts that answer within that time."""
-    from zeroconf import IPVersion, ServiceBrowser, Zeroconf  # noqa: PLC0415
+    from zeroconf import IPVersion, ServiceBrowser, ServiceListener, Zeroconf  # noqa: PLC0415
 
     found: dict[str, HeardHost] = {}
 
-    class Listener:
+    class Listener(ServiceListener):
         def add_service(self, zeroconf: Any, kind: str, name: str) -> None:
             info = zeroconf.get_service_info(kind, name, timeout=1000)
             if info is not None and (host := _read(info)) is not None:

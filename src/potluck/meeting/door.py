@@ -25,11 +25,11 @@ from potluck.meeting.wire import Facts, JoinAnswer, JoinRequest, VersionAnswer
 _DIAL_BACK_S = 15.0
 
 
-class NotProven(MeetingError):
+class NotProvenError(MeetingError):
     """Whoever asks has not shown that they may."""
 
 
-class TooManyTries(MeetingError):
+class TooManyTriesError(MeetingError):
     """Too many wrong answers from one address."""
 
 
@@ -64,7 +64,9 @@ class Door:
         """Refuse to listen to an address with too many wrong answers."""
         wait_s = self.failures.wait_s(address)
         if wait_s > 0:
-            raise TooManyTries(f"too many wrong answers from {address}", fix=f"wait {wait_s:.0f} s, then try again")
+            raise TooManyTriesError(
+                f"too many wrong answers from {address}", fix=f"wait {wait_s:.0f} s, then try again"
+            )
 
     async def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
         """Let a machine in, or say why not."""
@@ -99,7 +101,7 @@ class Door:
         )
         if not is_right:
             self.failures.failed(peer)
-            raise NotProven(
+            raise NotProvenError(
                 "the token is not this host's", fix="paste the line that potluck host prints now on its machine"
             )
         if request is None:
@@ -108,7 +110,7 @@ class Door:
             )
         if not self._challenges.use(challenge):
             self.failures.failed(peer)
-            raise NotProven("this request was made before, or too long ago", fix="join again")
+            raise NotProvenError("this request was made before, or too long ago", fix="join again")
         return request
 
     def _welcome(self, facts: Facts, proof: str) -> JoinAnswer:

@@ -78,4 +78,4 @@ def unreachable(*, dialler: str, listener: str, at: str, reason: str, firewall: 
 
 
 def _parts(version: str, num_parts: int) -> list[str]:
-    return version.split("+")[0].split(".")[:num_parts]
+    return version.split("+", 1)[0].split(".")[:num_parts]

@@ -165,7 +165,7 @@ class Host:
         if self._options.threads:
             command += ["--threads", str(self._options.threads)]
         # Its stdin is the sign of this process's life: when it ends, the agent leaves.
-        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)
+        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
 
 
 class _Server(uvicorn.Server):

@@ -8,7 +8,7 @@ from pathlib import Path
 from potluck.core.errors import MeetingError, PotluckError, ShippingError
 from potluck.core.run_folder import RunFolder
 from potluck.meeting.checkpoint_upload import CheckpointUpload
-from potluck.meeting.client import HostClient, HostSilent, NotAdmitted
+from potluck.meeting.client import HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import CrewLine, WorkerNews
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.news import read_pace
@@ -168,7 +168,7 @@ class LocalRun:
         self._set_all("running")
 
     def _environment(self, number: int, device: str, index: int) -> dict[str, str]:
-        """A worker's place. The secret goes this way and never into arguments, which everybody on a machine can read."""
+        """A worker's place. The secret goes this way, never into arguments, which everybody on a machine can read."""
         assignment, membership = self.assignment, self._membership
         variables = {
             "POTLUCK_LIGHTHOUSE": f"http://{membership.address}:{assignment.lighthouse_port}",
@@ -209,7 +209,7 @@ class LocalRun:
         remaining = self._shipper.ship()
         try:
             is_uploading = self._upload.advance(client, self.name)
-        except (HostSilent, NotAdmitted):
+        except (HostSilentError, NotAdmittedError):
             raise
         except MeetingError as error:
             self._tell(f"a checkpoint of run {self.name} stays here: {error.args[0]}")
@@ -221,7 +221,7 @@ class LocalRun:
     def _send(self, client: HostClient, file_name: str, offset: int, data: bytes) -> int:
         try:
             answer = client.send("POST", f"/runs/{self.name}/files?file={file_name}&offset={offset}", data)
-        except (HostSilent, NotAdmitted):
+        except (HostSilentError, NotAdmittedError):
             raise
         except MeetingError as error:
             self._tell(f"{file_name} of run {self.name} stays here: {error.args[0]}")

@@ -143,7 +143,7 @@ class MeetingPoint:
             )
         busy = {machine: record.name for record in self.unfinished() for machine in record.workers if machine in chosen}
         if busy:
-            machine, run = next(iter(busy.items()))
+            run = next(iter(busy.values()))
             raise MeetingError(
                 f"{', '.join(busy)} still {'work' if len(busy) > 1 else 'works'} on run {run}",
                 fix=f"wait for it, stop it (potluck stop {run}), or choose others with --machines",

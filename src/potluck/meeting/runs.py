@@ -1,5 +1,6 @@
 """A run on several machines, as the host keeps it, and the decisions about it: pure functions from record to record."""
 
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -71,7 +72,7 @@ def add_machine(record: RunRecord, machine: str, devices: list[str]) -> RunRecor
     """Give a machine's devices the next worker numbers; a machine that comes back keeps its own."""
     if machine in record.workers or record.has_ended or record.state == "stopping":
         return record
-    taken = [worker.number for _, worker in record.all_workers()] + sum(record.reserved.values(), [])
+    taken = [*(worker.number for _, worker in record.all_workers()), *chain.from_iterable(record.reserved.values())]
     first = 1 + max(taken, default=-1)
     numbers = record.reserved.get(machine, [])[: len(devices)]
     numbers = numbers + list(range(first, first + len(devices) - len(numbers)))
@@ -95,24 +96,31 @@ def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
     """Where the run stands, from where its workers stand; machines that are away or left cannot be waited for."""
     if record.has_ended or not record.workers:
         return record
-    everyone = record.all_workers()
-    present = [worker for machine, worker in everyone if machine not in absent]
-    failed = [(machine, worker) for machine, worker in everyone if worker.state == "failed"]
+    present = [worker for machine, worker in record.all_workers() if machine not in absent]
     if record.state == "preparing":
-        if failed:
-            return record.with_(state="failed", message="\n".join(f"{m}: {w.message}" for m, w in failed))
-        if present and all(worker.state == "ready" for worker in present):
-            return record.with_(state="running", expected=len(present))
-        return record
-    if any(worker.state == "finished" for _, worker in everyone):
+        return _judge_preparing(record, present)
+    if any(worker.state == "finished" for _, worker in record.all_workers()):
         return record.with_(state="finished", missed_the_end=sorted(absent & record.workers.keys()))
-    if present and all(worker.state in _WORKER_ENDED for worker in present):
-        if all(worker.state == "failed" for worker in present):
-            return record.with_(state="failed", message=f"{failed[0][0]}: {failed[0][1].message}")
-        return record.with_(state="stopped")
-    if not present and record.state == "stopping":
-        return record.with_(state="stopped")
+    if present and all(worker.state == "failed" for worker in present):
+        return record.with_(state="failed", message=_failures(record)[0])
+    # With everybody away it goes on, unless it was asked to stop: they may still be training.
+    if all(worker.state in _WORKER_ENDED for worker in present) and (present or record.state == "stopping"):
+        return record.with_(state="stopped", missed_the_end=sorted(absent & record.workers.keys()))
     return record
+
+
+def _judge_preparing(record: RunRecord, present: list[Worker]) -> RunRecord:
+    """One machine that cannot be made ready ends the run before it begins; all of them are named."""
+    failures = _failures(record)
+    if failures:
+        return record.with_(state="failed", message="\n".join(failures))
+    if present and all(worker.state == "ready" for worker in present):
+        return record.with_(state="running", expected=len(present))
+    return record
+
+
+def _failures(record: RunRecord) -> list[str]:
+    return [f"{machine}: {worker.message}" for machine, worker in record.all_workers() if worker.state == "failed"]
 
 
 def lower_expectation(record: RunRecord, absent: frozenset[str], *, has_stepped: bool) -> RunRecord:

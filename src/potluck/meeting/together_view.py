@@ -13,14 +13,10 @@ from potluck.events.types import (
     EpochEnded,
     Evaluated,
     MetricsLogged,
-    ModelPrepared,
     Notice,
     Record,
     RunEnded,
-    RunResumed,
-    RunStarted,
     StepCommitted,
-    TrainingBegan,
 )
 
 _STALL = re.compile(r" \(\d+(\.\d+)? s\)$")
@@ -33,9 +29,10 @@ class TogetherView:
         self.state = RunState()
         self._told: set[object] = set()
 
-    def take(self, file: str, lines: str) -> Iterator[tuple[Record, RunState]]:
-        """What is new in some lines of one worker's file."""
-        for record in parse_records(lines.encode(), Path(file)):
+    def take(self, chunks: list[tuple[str, str]]) -> Iterator[tuple[Record, RunState]]:
+        """What is new in some lines of several workers' files, in the order in which it happened."""
+        records = [record for file, lines in chunks for record in parse_records(lines.encode(), Path(file))]
+        for record in sorted(records, key=lambda record: record.time):
             if self._is_new(record.event):
                 self.state = apply(self.state, record)
                 yield record, self.state
@@ -50,20 +47,26 @@ class TogetherView:
         match event:
             case StepCommitted(step=step):
                 return step > self.state.step
-            case RunStarted() | ModelPrepared() | TrainingBegan() | RunResumed():
-                return self._first(type(event))
-            case EpochEnded(epoch=epoch):
-                return self._first(("epoch", epoch))
-            case Evaluated(step=step, name=name) as evaluated:
-                return bool(evaluated.values) and self._first(("evaluated", step, name))
-            case Notice(text=text):
-                return self._first(("notice", _STALL.sub("", text)))
             case CheckpointSaved() | MetricsLogged():
                 return True
-        return False
+            case RunEnded():
+                return False
+        return self._first(_key(event))
 
     def _first(self, key: object) -> bool:
         if key in self._told:
             return False
         self._told.add(key)
         return True
+
+
+def _key(event: AnyEvent) -> object:
+    """What two workers' words about the same thing have in common."""
+    match event:
+        case EpochEnded(epoch=epoch):
+            return "epoch", epoch
+        case Evaluated(step=step, name=name):
+            return "evaluated", step, name
+        case Notice(text=text):
+            return "notice", _STALL.sub("", text)
+    return type(event)

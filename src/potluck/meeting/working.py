@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from potluck.core.environment import read_environment
+from potluck.core.environment import read_environment, read_launch
 from potluck.core.errors import PotluckError
 from potluck.meeting.workers import REFUSED
 
@@ -28,9 +28,9 @@ def _train(values: dict[str, Any]) -> None:
 
     environment = read_environment()
     settings = make_settings(values, source="the host's orders")
-    data_dir = settings.data_dir or environment.data_dir
+    chosen = {"data_dir": settings.data_dir or environment.data_dir, "device": read_launch().device}
     # Notices are in the events, which everybody reads: nothing is left to say on the terminal of a worker.
-    train(settings.model_copy(update={"data_dir": data_dir}), runs_dir=environment.runs_dir, watch=lambda *_: None)
+    train(settings.model_copy(update=chosen), runs_dir=environment.runs_dir, watch=lambda *_: None)
 
 
 def _run_script(script: Path, arguments: list[str]) -> None:
