@@ -48,12 +48,13 @@ class Gathering:
         path = f"{ROOT / 'src'}:{ROOT}"
         return {"POTLUCK_HOME": str(self.place(machine) / "home"), "PYTHONPATH": path, "COLUMNS": "200"}
 
-    def start(self, machine, *arguments, env=None):
+    def start(self, machine, *arguments, env=None, under=()):
         variables = {**self.variables(machine), **(env or {})}
-        return self.lab[machine].start([*POTLUCK, *map(str, arguments)], cwd=self.place(machine), env=variables)
+        command = [*under, *POTLUCK, *map(str, arguments)]
+        return self.lab[machine].start(command, cwd=self.place(machine), env=variables)
 
-    def run(self, machine, *arguments, timeout_s=60, env=None):
-        process = self.start(machine, *arguments, env=env)
+    def run(self, machine, *arguments, timeout_s=60, **options):
+        process = self.start(machine, *arguments, **options)
         return process.wait(timeout_s), process.output
 
     def host(self, *options):
