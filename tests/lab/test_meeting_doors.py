@@ -11,7 +11,11 @@ from tests.lab.gathering import Gathering
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(120)]
 PAIR = """
 machines:
-  - {name: rosa, cores: 0.9, memory: 2G, resolves: false, interfaces: [{name: docker0, kind: bridge, address: 172.17.0.1/16}]}
+  - name: rosa
+    cores: 0.9
+    memory: 2G
+    resolves: false
+    interfaces: [{name: docker0, kind: bridge, address: 172.17.0.1/16}]
   - {name: lily, cores: 0.9, memory: 2G, resolves: false}
 """
 HIGH_PORTS = "30000-65535"
@@ -23,7 +27,10 @@ def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_p
         assert "172.17" not in host.output  # a bridge for containers leads nowhere
         rosa, lily = gathering.lab["rosa"], gathering.lab["lily"]
 
-        for machine, other, dialler in ((lily, "rosa", "rosa cannot dial lily"), (rosa, "lily", "lily cannot dial rosa")):
+        for machine, other, dialler in (
+            (lily, "rosa", "rosa cannot dial lily"),
+            (rosa, "lily", "lily cannot dial rosa"),
+        ):
             machine.set_firewall([FirewallRule(action="drop", protocol="tcp", ports=HIGH_PORTS, peer=other)])
             code, output = gathering.run("lily", "join", gathering.line)
             assert code == 1
@@ -58,4 +65,3 @@ def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_p
         token = gathering.line.rsplit("-", 1)[1]
         commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
         assert token not in commands
-

@@ -56,23 +56,23 @@ _doorway = APIRouter()
 _members = APIRouter()
 
 
-def _point(request: Request) -> MeetingPoint:
+async def _point(request: Request) -> MeetingPoint:
     point: MeetingPoint = request.app.state.point
     return point
 
 
-def _bundles(request: Request) -> BundleCache:
+async def _bundles(request: Request) -> BundleCache:
     bundles: BundleCache = request.app.state.bundles
     return bundles
 
 
-def _member(request: Request, authorization: Annotated[str, Header()] = "") -> str:
+async def _member(request: Request, authorization: Annotated[str, Header()] = "") -> str:
     """The machine that asks, by its credential."""
     door: Door = request.app.state.door
     address = _address(request)
     door.check_tries(address)
     machine, _, credential = authorization.removeprefix("Bearer ").partition(":")
-    if not _point(request).roster.knows(machine, credential):
+    if not request.app.state.point.roster.knows(machine, credential):
         door.failures.failed(address)
         raise NotProvenError("this host does not know this machine", fix="join with the line that potluck host prints")
     return machine
