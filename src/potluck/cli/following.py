@@ -21,7 +21,9 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
     name = started["run"]
     view = TogetherView()
     crashes: set[tuple[str, int, str]] = set()
-    with show_training(is_shown=True, runs_dir=Path(started["folder"]).parent) as display:
+    host, here = cluster.membership.host, cluster.membership.machine
+    runs_dir = str(Path(started["folder"]).parent)
+    with show_training(is_shown=True, runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}")) as display:
         display.say(f"run {name} on {_machines(started)}")
         with _stopping_on_interrupt(cluster, name, display):
             for news in cluster.follow(name, display.say):
@@ -37,8 +39,8 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
         display.state = view.state
     if started["state"] == "failed":
         raise MeetingError(
-            f"run {name} failed on {started['message']}" if started["message"] else f"run {name} failed",
-            fix=f"mend what is named above; all that was printed is in {started['folder']}/logs",
+            f"run {name} failed\n{started['message']}".rstrip(),
+            fix=f"mend what is named above; what the workers printed is in {started['folder']}/logs",
         )
     return 0 if started["state"] == "finished" else EXIT_STOPPED
 

@@ -71,6 +71,11 @@ def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -
             "no host is heard on this network",
             fix="start one with potluck host, or paste the line that it prints: potluck join p1-...",
         )
+    if not sys.stdin.isatty():
+        raise MeetingError(
+            f"{len(hosts)} host{'s are' if len(hosts) > 1 else ' is'} heard, but there is no terminal to ask at",
+            fix="paste the line that potluck host prints, or give it on stdin: potluck join - < line.txt",
+        )
     for number, host in enumerate(hosts, start=1):
         tell(f"  {number}  {host.name} at {host.address}:{host.port} (potluck {host.version})")
     return _ask_for_token(hosts)

@@ -46,10 +46,11 @@ class RosterDisplay:
             self._live.update(Group(machines_table(status), runs_lines(status)), refresh=True)
             return
         for machine in status["machines"]:
-            told = f"{machine['state']}{' in run ' + machine['run'] if machine['run'] else ''}"
+            state = "has left" if machine["state"] == "left" else f"is {machine['state']}"
+            told = f"{machine['machine']} {state}{', in run ' + machine['run'] if machine['run'] else ''}"
             if self._told.get(machine["machine"]) != told:
                 self._told[machine["machine"]] = told
-                self._console.print(Text(f"{machine['machine']} is {told}"), soft_wrap=True)
+                self._console.print(Text(told), soft_wrap=True)
 
 
 def machines_table(status: dict[str, Any]) -> Table:

@@ -274,18 +274,16 @@ class MeetingPoint:
         self.changes.tell()
 
     def _note_speeds(self, record: RunRecord) -> None:
-        own = read_pace(record.folder).own_samples_per_s or {}
-        for machine, workers in record.workers.items():
-            speeds = [own[name] for worker in workers if (name := f"{machine}-{worker.number}") in own]
-            if speeds and machine in self.roster.machines:
-                self.roster.machines[machine].samples_per_s = sum(speeds)
+        for machine, speed in _speeds(record).items():
+            if machine in self.roster.machines:
+                self.roster.machines[machine].samples_per_s = speed
         self.roster.save()
 
     # What can be seen
 
     def status(self) -> dict[str, Any]:
         """Everyone and everything, for people and scripts."""
-        now = self._clock()
+        now, speeds = self._clock(), self._speeds_now()
         return {
             "host": self.facts.machine,
             "machines": [
@@ -297,7 +295,7 @@ class MeetingPoint:
                     "address": machine.facts.address,
                     "cores": machine.facts.cores,
                     "devices": machine.devices,
-                    "samples_per_s": machine.samples_per_s and round(machine.samples_per_s, 1),
+                    "samples_per_s": speeds.get(name, machine.samples_per_s),
                     "last_heard_s": round(max(0.0, now - machine.last_heard), 1),
                     "versions": machine.facts.versions,
                     "trains": machine.facts.can_train,
@@ -306,6 +304,13 @@ class MeetingPoint:
             ],
             "runs": [self.describe(record) for record in self.runs.values()],
         }
+
+    def _speeds_now(self) -> dict[str, float]:
+        """Samples a second of every machine that trains now."""
+        found: dict[str, float] = {}
+        for record in self.unfinished():
+            found |= _speeds(record)
+        return found
 
     def describe(self, record: RunRecord) -> dict[str, Any]:
         """One run, for people and scripts: no secret in it."""
@@ -331,3 +336,13 @@ class MeetingPoint:
 
     def folder_of(self, name: str) -> RunFolder:
         return RunFolder(self.find_run(name).folder)
+
+
+def _speeds(record: RunRecord) -> dict[str, float]:
+    """What each machine does of a run's batches, in samples a second."""
+    own = read_pace(record.folder).own_samples_per_s or {}
+    parts = {
+        machine: [own[name] for worker in workers if (name := f"{machine}-{worker.number}") in own]
+        for machine, workers in record.workers.items()
+    }
+    return {machine: round(sum(speeds), 1) for machine, speeds in parts.items() if speeds}

@@ -110,17 +110,21 @@ def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
 
 
 def _judge_preparing(record: RunRecord, present: list[Worker]) -> RunRecord:
-    """One machine that cannot be made ready ends the run before it begins; all of them are named."""
+    """One machine that cannot be made ready ends the run before it begins; all that cannot are named."""
+    if not present or any(worker.state not in ("ready", "failed") for worker in present):
+        return record
     failures = _failures(record)
     if failures:
-        return record.with_(state="failed", message="\n".join(failures))
-    if present and all(worker.state == "ready" for worker in present):
-        return record.with_(state="running", expected=len(present))
-    return record
+        return record.with_(state="failed", message="\n".join(dict.fromkeys(failures)))
+    return record.with_(state="running", expected=len(present))
 
 
 def _failures(record: RunRecord) -> list[str]:
-    return [f"{machine}: {worker.message}" for machine, worker in record.all_workers() if worker.state == "failed"]
+    return [
+        worker.message if worker.message.startswith(machine) else f"{machine}: {worker.message}"
+        for machine, worker in record.all_workers()
+        if worker.state == "failed"
+    ]
 
 
 def lower_expectation(record: RunRecord, absent: frozenset[str], *, has_stepped: bool) -> RunRecord:

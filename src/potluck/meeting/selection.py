@@ -117,6 +117,8 @@ def _walk(folder: Path, rules: list[_Rules]) -> Iterator[tuple[Path, bool]]:
 
 def _stays(path: Path, top: Path, is_folder: bool) -> bool:
     """Whether it belongs to this machine alone: version control, environments, caches, runs."""
+    if is_folder and (path / "machine-id").is_file() and (path / "agent.lock").is_file():
+        return True  # POTLUCK_HOME, with this machine's credentials
     if path.name in _NEVER or path.suffix == ".pyc":
         return True
     if not is_folder:

@@ -1,5 +1,6 @@
 """One worker process under torch's own supervision, which also serves torchrun."""
 
+import atexit
 import logging
 import os
 import signal
@@ -136,8 +137,9 @@ class SupervisedFork(_Supervised):
 
 
 def _live(function: Callable[[], None], folder: str, lock: str) -> None:
-    """A fork's life, with the exit codes that a program would have."""
+    """A fork's life, with the exit codes and the exit handlers that a program would have."""
     os.setsid()
+    atexit._clear()  # those of the process that was forked are not this one's to run
     settle_in(lock, folder)
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -146,7 +148,11 @@ def _live(function: Callable[[], None], folder: str, lock: str) -> None:
         function()
     except KeyboardInterrupt:
         sys.exit(128 + signal.SIGINT)  # torch would take it for a good end
+    except Exception as error:
+        sys.last_value = error  # where exit handlers look, as after an interpreter's own last traceback
+        raise
     finally:
+        atexit._run_exitfuncs()  # multiprocessing leaves without; a run that nobody closed closes here
         sys.stdout.flush()
         sys.stderr.flush()
 
