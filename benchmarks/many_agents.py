@@ -26,8 +26,9 @@ from potluck.meeting.client import HostClient
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import read_invitation
 from potluck.meeting.joining import join
+from potluck.meeting.runs import RunRecord
 from potluck.meeting.shipping import Shipper
-from potluck.meeting.wire import PollRequest, Report, WorkerReport
+from potluck.meeting.wire import PollRequest, Report, Task, WorkerReport
 
 HERE = "127.0.0.1"
 EVENTS_PER_S = 10
@@ -155,9 +156,6 @@ def measure(folder: Path, num_agents: int, seconds: float) -> dict[str, object]:
 
 def make_run(home: Path, folder: Path) -> None:
     """A run that the host finds when it starts, as after a restart."""
-    from potluck.meeting.runs import RunRecord
-    from potluck.meeting.wire import Task
-
     folder.mkdir(parents=True)
     record = RunRecord(
         name="one",
