@@ -1,4 +1,4 @@
-"""Workers on lab machines that share a lighthouse, for benchmarks of faults."""
+"""Workers on lab machines that share a lighthouse, for benchmarks of faults and of balance."""
 
 import sys
 from itertools import pairwise
@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.ddp_baseline import READY
 from lab import Lab, Process
 from potluck.events.log import read_records
 from potluck.events.types import Record, StepCommitted
@@ -13,18 +14,22 @@ from potluck.events.types import Record, StepCommitted
 ROOT = Path(__file__).parents[1]
 PORT = 29510
 SECRET = "a secret of the benchmark"
+READY_S = 120.0
 START_CORES = 1.0  # importing torch is not what is measured: machines get their declared cores when training runs
 
 
 class LabCrew:
     """One worker a machine, a lighthouse on the first."""
 
-    def __init__(self, lab: Lab, folder: Path, arguments: list[str], *, expected: int) -> None:
+    def __init__(
+        self, lab: Lab, folder: Path, arguments: list[str], *, expected: int, module: str = "benchmarks.worker"
+    ) -> None:
         self.lab = lab
         self.folder = folder
         self.workers: dict[str, Process] = {}
         self._arguments = arguments
         self._expected = expected
+        self._module = module
         self._host = lab.machines[0]
         self._declared = {machine.name: machine.cores() for machine in lab.machines}
         self.start_lighthouse()
@@ -39,12 +44,12 @@ class LabCrew:
             ]
         )
 
-    def start(self, name: str) -> Process:
+    def start(self, name: str, **variables: str) -> Process:
         """Start the machine's worker, or start it again."""
         machine = self.lab[name]
         machine.slow(START_CORES)
         self.workers[name] = machine.start(
-            [sys.executable, "-m", "benchmarks.worker", str(self.result(name)), *self._arguments],
+            [sys.executable, "-m", self._module, "--worker", str(self.result(name)), *self._arguments],
             cwd=ROOT,
             env={
                 "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
@@ -52,6 +57,7 @@ class LabCrew:
                 "POTLUCK_RUNS_DIR": str(self.folder / name),
                 "POTLUCK_WORKERS": str(self._expected),
                 "OMP_NUM_THREADS": "1",
+                **variables,
             },
         )
         return self.workers[name]
@@ -61,12 +67,22 @@ class LabCrew:
         self.lab[name].slow(self._declared[name])
 
     def result(self, name: str) -> Path:
+        """Where the machine's worker leaves what it has to show at the end."""
         return self.folder / f"{name}.pt"
 
     def records(self, name: str) -> list[Record]:
         """What the machine's worker committed so far."""
         files = (self.folder / name / "run" / "events").glob("*.jsonl")
         return [r for file in sorted(files) for r in read_records(file) if isinstance(r.event, StepCommitted)]
+
+
+def let_go(lab: Lab, declared: dict[str, float], workers: dict[str, Process], go: Path) -> None:
+    """Once all workers are ready, give machines the cores they are declared, and start: imports are not measured."""
+    for worker in workers.values():
+        worker.expect(READY, READY_S)
+    for name, cores in declared.items():
+        lab[name].slow(cores)
+    go.touch()
 
 
 def longest_gap_s(records: list[Record], start_s: float, end_s: float) -> float:

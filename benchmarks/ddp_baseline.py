@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import torch
@@ -22,11 +22,12 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from lab import Lab, LabError
+from lab import Lab, LabError, Machine, Process
 
 REPOSITORY = Path(__file__).parents[1]
 PORT = "29500"
 RESULT = "result: "
+READY = "ready"
 START_S = 120.0  # importing torch on a fifth of a core takes its time
 
 
@@ -67,6 +68,7 @@ def work(options: argparse.Namespace) -> None:
     together = training_step(DistributedDataParallel(model), options.batch // size)
     solo()
     together()
+    wait_for_go(options.go)
     for _ in range(options.rounds):
         dist.barrier()
         began_s, num_steps = time.perf_counter(), 0
@@ -79,7 +81,16 @@ def work(options: argparse.Namespace) -> None:
         for _ in range(options.steps):
             together()
         report(machine, "together", options.steps * options.batch / (time.perf_counter() - began_s))
+    dist.barrier()  # a worker whose peer ends first may be torn down by Gloo in the middle
     dist.destroy_process_group()
+
+
+def wait_for_go(file: Path | None) -> None:
+    """Say that all is set up, and wait until the file appears: meanwhile machines get the cores they are declared."""
+    if file is not None:
+        print(READY, flush=True)
+        while not file.exists():
+            time.sleep(0.05)
 
 
 def report(machine: str, phase: str, samples_per_s: float) -> None:
@@ -87,37 +98,46 @@ def report(machine: str, phase: str, samples_per_s: float) -> None:
     print(RESULT + json.dumps({"machine": machine, "phase": phase, "samples_per_s": samples_per_s}), flush=True)
 
 
+def start_workers(machines: Sequence[Machine], arguments: Sequence[str]) -> list[Process]:
+    """Start a worker on every machine."""
+    return [
+        machine.start(
+            [sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *arguments],
+            cwd=REPOSITORY,
+            env={
+                "RANK": str(rank),
+                "WORLD_SIZE": str(len(machines)),
+                "LOCAL_RANK": "0",
+                "MASTER_ADDR": machines[0].address,
+                "MASTER_PORT": PORT,
+                "GLOO_SOCKET_IFNAME": "eth0",
+                "OMP_NUM_THREADS": "1",
+                "MACHINE": machine.name,
+            },
+        )
+        for rank, machine in enumerate(machines)
+    ]
+
+
+def gather(workers: Sequence[Process], rounds: int) -> list[dict[str, object]]:
+    """What the workers report, once all have ended."""
+    for worker in workers:
+        if worker.wait(START_S + 60.0 * rounds):
+            raise LabError(f"the worker on {worker.machine} failed:\n{worker.output}", fix="see its traceback")
+    return [
+        json.loads(line.removeprefix(RESULT))
+        for worker in workers
+        for line in worker.lines()
+        if line.startswith(RESULT)
+    ]
+
+
 def measure(options: argparse.Namespace) -> dict[str, object]:
     """Start a worker on every machine and gather the medians."""
     with Lab(options.cluster) as lab:
         machines = lab.machines
         batch = options.batch // len(machines) * len(machines)
-        workers = [
-            machine.start(
-                [sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *sys.argv[1:], "--batch", str(batch)],
-                cwd=REPOSITORY,
-                env={
-                    "RANK": str(rank),
-                    "WORLD_SIZE": str(len(machines)),
-                    "LOCAL_RANK": "0",
-                    "MASTER_ADDR": machines[0].address,
-                    "MASTER_PORT": PORT,
-                    "GLOO_SOCKET_IFNAME": "eth0",
-                    "OMP_NUM_THREADS": "1",
-                    "MACHINE": machine.name,
-                },
-            )
-            for rank, machine in enumerate(machines)
-        ]
-        for worker in workers:
-            if worker.wait(START_S + 60.0 * options.rounds):
-                raise LabError(f"the worker on {worker.machine} failed:\n{worker.output}", fix="see its traceback")
-        results = [
-            json.loads(line.removeprefix(RESULT))
-            for worker in workers
-            for line in worker.lines()
-            if line.startswith(RESULT)
-        ]
+        results = gather(start_workers(machines, [*sys.argv[1:], "--batch", str(batch)]), options.rounds)
         cores = {machine.name: machine.cores() for machine in machines}
     solo = {name: median_speed(results, name, "solo") for name in cores}
     together = median_speed(results, machines[0].name, "together")
@@ -151,6 +171,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128, help="global batch, split equally")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--go", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         work(options)

@@ -113,7 +113,16 @@ def measure(fault: Fault) -> dict[str, object]:
             if not (is_late_join and name == VICTIM):
                 crew.start(name)
         alone = subprocess.Popen(
-            [sys.executable, "-m", "benchmarks.worker", str(folder / "alone.pt"), *arguments, "--pause", "0"],
+            [
+                sys.executable,
+                "-m",
+                "benchmarks.worker",
+                "--worker",
+                str(folder / "alone.pt"),
+                *arguments,
+                "--pause",
+                "0",
+            ],
             cwd=ROOT,
             stdout=subprocess.DEVNULL,
             env={"PATH": "", "OMP_NUM_THREADS": "1", "POTLUCK_RUNS_DIR": str(folder / "alone")},

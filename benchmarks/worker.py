@@ -1,6 +1,6 @@
 """A worker that the fault and soak benchmarks start on lab machines: an MLP in float64, the loop of the README.
 
-python -m benchmarks.worker RESULT.pt --steps 600
+python -m benchmarks.worker --worker RESULT.pt --steps 600
 """
 
 import argparse
@@ -19,7 +19,7 @@ NUM_FEATURES = 256
 def main() -> None:
     """Train, print every committed step, and save the parameters."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("result")
+    parser.add_argument("--worker", dest="result", required=True, help="where the parameters go")
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--pause", type=float, default=0.02, help="seconds a step, so that a run lasts")

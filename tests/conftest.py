@@ -13,6 +13,15 @@ SETTLE_S = 3.0
 SET_BY_OTHERS = ("PYTEST_", "TORCHINDUCTOR_")
 
 
+def pytest_addoption(parser):
+    parser.addoption("--seeds", type=int, default=2, help="how many runs of the tests that draw faults at random")
+
+
+def pytest_generate_tests(metafunc):
+    if "fault_seed" in metafunc.fixturenames:
+        metafunc.parametrize("fault_seed", range(metafunc.config.getoption("seeds")))
+
+
 @pytest.fixture(autouse=True)
 def _nothing_is_left_behind(request):
     before = _world()

@@ -31,10 +31,27 @@ class NormalisedMlp(nn.Sequential):
 
 
 def make_model(kind):
+    if kind == "unseeded mlp":
+        torch.seed()
+        return nn.Sequential(nn.Linear(NUM_FEATURES, 16), nn.ReLU(), nn.Linear(16, NUM_CLASSES)).double()
     if kind == "mlp":
         return make_mlp()
     torch.manual_seed(4)
     return {"transformer": SmallTransformer, "batchnorm": NormalisedMlp}[kind]().double()
+
+
+def note_used_samples(run, used, path):
+    """Write which samples this worker brings to a step, before its gradients leave: then the others may commit it."""
+    announce = run._group.announce
+
+    def announce_and_note(*args, **kwargs):
+        part = announce(*args, **kwargs)
+        with open(path, "a") as file:  # noqa: PTH123
+            file.write(json.dumps([part.step, run._group.formation, used if part.num_samples else []]) + "\n")
+        used.clear()
+        return part
+
+    run._group.announce = announce_and_note
 
 
 def train(scenario):
@@ -51,6 +68,8 @@ def train(scenario):
             data, global_batch=scenario.get("global_batch", 16), num_workers=scenario.get("num_workers", 0)
         )
         scores, used = [], []
+        if "ids" in scenario:
+            note_used_samples(run, used, scenario["ids"])
         if "loss_scale" in scenario:
             run._precision.scale(torch.ones(()))  # the scale is made with its first use
             run._precision._scaler.update(scenario["loss_scale"])
@@ -60,14 +79,8 @@ def train(scenario):
 
         for _ in run.epochs(scenario.get("epochs", 3), max_steps=scenario.get("max_steps")):
             for inputs, targets, ids in loader:
-                step = run._progress.open_step
                 loss = nn.functional.cross_entropy(prepared(inputs), targets)
-                used += ids.tolist() if step.samples else []
-                # Written before the exchange: after it the others may commit, even if this process is killed at once.
-                if "ids" in scenario and step.is_last_micro_batch:
-                    with open(scenario["ids"], "a") as file:  # noqa: PTH123
-                        file.write(json.dumps([step.number, run._group.formation, used]) + "\n")
-                    used = []
+                used += ids.tolist()
                 run.backward(loss)
                 if scenario.get("clip"):
                     run.clip_gradients(scenario["clip"])

@@ -7,6 +7,8 @@ import typer
 from potluck.cli.host import host
 from potluck.cli.join import join
 from potluck.cli.leave import leave
+from potluck.cli.plan import plan
+from potluck.cli.profile import profile
 from potluck.cli.run import run
 from potluck.cli.runs import runs
 from potluck.cli.status import status
@@ -25,7 +27,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(run)
-for command in (host, join, status, stop, leave, runs):
+for command in (host, join, status, stop, leave, runs, profile, plan):
     app.command()(command)
 
 

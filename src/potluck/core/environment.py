@@ -21,7 +21,7 @@ class Environment:
     """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
 
     home: Path
-    """What this machine remembers of its host: POTLUCK_HOME, else ~/.potluck."""
+    """What Potluck keeps on this computer between runs: POTLUCK_HOME, else ~/.potluck."""
 
 
 DEFAULT_PORT = 29500
@@ -43,8 +43,8 @@ class Launch:
     expected: int
     """POTLUCK_WORKERS, else WORLD_SIZE: how many to wait for before the first step."""
 
-    share: int
-    """POTLUCK_SHARE: this worker's part of every global batch, in proportion to the others'."""
+    share: int | None
+    """POTLUCK_SHARE: this worker's part of every global batch by hand, in proportion to the others'."""
 
     master: tuple[str, int] | None
     """MASTER_ADDR and MASTER_PORT under torchrun."""
@@ -92,7 +92,7 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         secret=get("POTLUCK_SECRET") or "",
         worker=int(get("POTLUCK_WORKER") or rank),
         expected=int(get("POTLUCK_WORKERS") or world_size),
-        share=int(get("POTLUCK_SHARE") or 1),
+        share=int(share) if (share := get("POTLUCK_SHARE")) else None,
         master=master if world_size > 1 else None,
         rank=rank,
         local_rank=int(get("LOCAL_RANK") or 0),

@@ -11,7 +11,9 @@ PotluckError
 ├── GroupError         workers that cannot reach each other or do not fit together
 ├── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
 ├── ShippingError      a file that cannot be copied to the host as it is
-└── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
+├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
+├── PlanError          a batch that cannot be split as asked
+└── MeasureError       something that cannot be measured, or a profile that cannot be read
 """
 
 from difflib import get_close_matches
@@ -77,6 +79,14 @@ class ShippingError(PotluckError):
 
 class BundleError(PotluckError):
     """A script's folder cannot travel, or one that arrived is not trusted."""
+
+
+class PlanError(PotluckError):
+    """A global batch cannot be split as asked."""
+
+
+class MeasureError(PotluckError):
+    """Something cannot be measured, or a profile cannot be read."""
 
 
 def did_you_mean(word: str, known: "Iterable[str]") -> str:

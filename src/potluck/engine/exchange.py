@@ -1,8 +1,11 @@
 """Gradients summed over workers by stock DDP's reducer, bucket by bucket, while backward still runs."""
 
 import inspect
+import struct
+import zlib
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -14,7 +17,9 @@ from torchft import Manager
 from torchft.process_group import ProcessGroupDummy
 
 from potluck.engine.position import Slice
-from potluck.engine.roster import RosteredGroup
+from potluck.engine.roster import Roster, RosteredGroup
+from potluck.planning.costs import bucket_bytes
+from potluck.planning.rebalance import Told
 
 
 class Contribution(NamedTuple):
@@ -24,18 +29,21 @@ class Contribution(NamedTuple):
     weight: float
     loss_sum: float
     scale: float
+    is_last: bool = False
 
     def numbers(self) -> "Sums":
         """This worker's summand of everything that is added up."""
         step, start, stop = self.part
         size = stop - start
+        if not size:  # a mean over nothing may be no number, and would spoil the others' sums
+            return Sums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last)
         return Sums(
             weight=self.weight,
             loss=self.loss_sum,
             scale=self.scale * size,
-            samples=float(size),
-            squares=float(stop * stop - start * start),
-            steps=float(step * size),
+            samples=size,
+            borders=_mark(step, stop) - _mark(step, start),
+            leaving=self.is_last,
         )
 
 
@@ -46,11 +54,10 @@ class Sums(NamedTuple):
     loss: float
     scale: float
     samples: float
-    squares: float
-    steps: float
+    borders: float
+    leaving: float
 
 
-_GRACE = timedelta(seconds=5)
 # Buffers travel with the gradients; newer versions of torch have another word for leaving them alone in forward.
 _DDP_PARAMETERS = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
 _KEEP_BUFFERS: dict[str, Any] = {
@@ -59,8 +66,17 @@ _KEEP_BUFFERS: dict[str, Any] = {
 
 
 def are_whole(sums: Sums, step: int, batch: int) -> bool:
-    """Whether the parts add up to exactly this step's global batch: every sample once, of this step."""
-    return sums.samples == batch and sums.squares == batch * batch and sums.steps == step * batch
+    """Whether the parts add up to exactly this step's global batch: every sample once, of this step.
+
+    Each part brings the mark of its end minus the mark of its beginning. Where parts meet these cancel, and the marks
+    of the batch's own ends remain.
+    """
+    return sums.samples == batch and sums.borders == _mark(step, batch) - _mark(step, 0)
+
+
+def _mark(step: int, position: int) -> int:
+    """A number that belongs to this place of this step; small enough for a float64 to add up millions exactly."""
+    return zlib.crc32(struct.pack(">qq", step, position))
 
 
 class GradientExchange:
@@ -71,63 +87,84 @@ class GradientExchange:
     """
 
     def __init__(
-        self, model: nn.Module, manager: Callable[[], Manager], group: RosteredGroup, timeout: Callable[[], timedelta]
+        self,
+        model: nn.Module,
+        manager: Callable[[], Manager],
+        group: RosteredGroup,
+        timeout: Callable[[], timedelta],
+        gradients_ready: Callable[[], None],
     ) -> None:
+        self.num_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+        self._gradients_ready = gradients_ready
         self._manager = manager
         self._group = group
         self._timeout = timeout
         self._contributes = True
         self._device = next(model.parameters()).device
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._all_buffers = dict(model.named_buffers())
+        self._before = {name: buffer.clone() for name, buffer in self._all_buffers.items()}
+        self._num_told = 0
         self._control: Future[Tensor] | None = None
         self._combined: Tensor | None = None
-        self._before = [buffer.clone() for buffer in self._buffers]
         self.wrapped = nn.parallel.DistributedDataParallel(
             model,
             # Buckets must never be rebuilt, or those of a healed worker would differ: hence find_unused_parameters.
             process_group=ProcessGroupDummy(0, 1),
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
+            bucket_cap_mb=bucket_bytes(self.num_bytes) / (1 << 20),
             **_KEEP_BUFFERS,
         )
         self.wrapped.register_comm_hook(None, self._sum_bucket)
 
     def remember(self) -> None:
         """Keep the buffers as they are before the step's first forward pass."""
-        for kept, buffer in zip(self._before, self._buffers, strict=True):
-            kept.copy_(buffer)
+        for name, buffer in self._all_buffers.items():
+            self._before[name].copy_(buffer)
 
-    def begin(self, contribution: Contribution) -> None:
+    def between_steps(self, parameters_and_buffers: dict[str, Any]) -> dict[str, Any]:
+        """A model's state dict without what the open step's forward passes have done to the buffers."""
+        return parameters_and_buffers | {k: v for k, v in self._before.items() if k in parameters_and_buffers}
+
+    def begin(self, contribution: Contribution, told: Told, roster: Roster) -> None:
         """Send the small tensor; the buckets follow as backward fills them."""
         samples = contribution.part.num_samples
         self._contributes = samples > 0
-        numbers = torch.tensor(contribution.numbers(), dtype=torch.float64)
+        self._num_told = len(roster.members)
+        numbers = torch.zeros(len(Sums._fields) + self._num_told * len(told), dtype=torch.float64)
+        numbers[: len(Sums._fields)] = torch.tensor(contribution.numbers(), dtype=torch.float64)
+        mine = len(Sums._fields) + roster.mine * len(told)
+        numbers[mine : mine + len(told)] = torch.tensor(told, dtype=torch.float64)
         weighted = [buffer.detach().to("cpu", torch.float64).flatten() * samples for buffer in self._buffers]
-        control = torch.cat([numbers, *weighted])
         if not self._contributes:
-            control.zero_()  # zero times a stale infinity is not zero
+            weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
+        control = torch.cat([numbers, *weighted])
         self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
 
-    def end(self) -> Sums:
-        """The sums of all workers' numbers."""
+    def end(self) -> tuple[Sums, list[Told]]:
+        """The sums of all workers' numbers, and what each told of itself."""
         assert self._control is not None
         control, self._control = self._control.wait().cpu(), None
-        num_sums = len(Sums._fields)
+        num_sums, num_told = len(Sums._fields), self._num_told * len(Told._fields)
         sums = Sums(*control[:num_sums].tolist())
-        self._combined = control[num_sums:] / max(sums.samples, 1.0)
-        return sums
+        told = control[num_sums : num_sums + num_told].view(self._num_told, -1).tolist()
+        self._combined = control[num_sums + num_told :] / max(sums.samples, 1.0)
+        return sums, [Told(*numbers) for numbers in told]
 
     def settle(self, *, committed: bool) -> None:
         """After the verdict: all workers' buffers combined, or those from before the spoiled step."""
         if not committed:
-            for kept, buffer in zip(self._before, self._buffers, strict=True):
-                buffer.copy_(kept)
+            for name, buffer in self._all_buffers.items():
+                buffer.copy_(self._before[name])
         elif self._buffers and self._combined is not None:
             parts = torch.split(self._combined, [buffer.numel() for buffer in self._buffers])
             for buffer, part in zip(self._buffers, parts, strict=True):
                 buffer.copy_(part.view_as(buffer))
 
     def _sum_bucket(self, _: Any, bucket: GradBucket) -> Future[Tensor]:
+        if bucket.is_last():
+            self._gradients_ready()
         buffer = bucket.buffer()
         if not self._contributes:
             buffer.zero_()
@@ -143,14 +180,19 @@ class GradientExchange:
                 manager.wait_quorum()
                 options = AllreduceOptions()
                 options.timeout = self._timeout()
-                work = self._group.allreduce([tensor], options)
-                # Asking for the value raises what went wrong: a future that nobody asks keeps it to itself.
-                summed = work.get_future().then(lambda done: (done.value(), tensor)[1])
-                # Gloo gives up first: only then does it no longer write into the tensor.
-                wrapped: Future[Tensor] = manager.wrap_future(summed, tensor, timeout=options.timeout + _GRACE)
-                return wrapped
+                # The timeout is the backend's own: when it gives up, it no longer writes into the tensor.
+                summed: Future[Any] = self._group.allreduce([tensor], options).get_future()
+                return summed.then(partial(self._note_end, tensor))
             except Exception as error:  # noqa: BLE001  a peer is gone: the step will not be committed
                 manager.report_error(error)
         done: Future[Tensor] = Future()
         done.set_result(tensor)
         return done
+
+    def _note_end(self, tensor: Tensor, done: Future[Any]) -> Tensor:
+        """Asking for the value raises what went wrong; a future that nobody asks keeps it to itself."""
+        try:
+            done.value()
+        except Exception as error:  # noqa: BLE001
+            self._manager().report_error(error)
+        return tensor

@@ -12,7 +12,7 @@ from potluck.engine.position import DataOrder, Slice
 from potluck.engine.seeding import seed_host
 
 Collate: TypeAlias = Callable[[list[Any]], Any]
-Request: TypeAlias = tuple[int, list[int]]  # epoch, indices; a tensor would travel to a worker as shared memory
+Request: TypeAlias = tuple[int, Tensor | list[int]]  # epoch, indices
 
 
 class Samples(Dataset[Any]):
@@ -32,9 +32,9 @@ class Samples(Dataset[Any]):
     def __getitem__(self, request: Request) -> Any:
         epoch, indices = request
         if self._whole is not None:
-            return self._whole(torch.tensor(indices))
+            return self._whole(torch.as_tensor(indices))
         samples = []
-        for index in indices:
+        for index in indices if isinstance(indices, list) else indices.tolist():
             seed_host(self._seed, epoch, index)
             samples.append(self._dataset[index])
         return (self._collate or default_collate)(samples)
@@ -65,7 +65,7 @@ class FetchNow:
         self._order = order
 
     def fetch(self, wanted: Slice) -> Any:
-        return self._samples[request(self._order, wanted)]
+        return self._samples[self._order.epoch_of(wanted.step), self._order.indices(wanted)]
 
     def close(self) -> None:
         """Nothing is held."""
@@ -131,12 +131,8 @@ class _Requests(Sampler[Request]):
     def __iter__(self) -> Iterator[Request]:
         for part in self._slices:
             self.expected.append(part)
-            yield request(self._order, part)
-
-
-def request(order: DataOrder, part: Slice) -> Request:
-    """What to ask a dataset for to get that slice."""
-    return order.epoch_of(part.step), order.indices(part).tolist()
+            # A list: a tensor would travel to a worker process as shared memory.
+            yield self._order.epoch_of(part.step), self._order.indices(part).tolist()
 
 
 def _as_it_is(batch: Any) -> Any:

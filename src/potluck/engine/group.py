@@ -38,7 +38,7 @@ class Group(Protocol):
         """The module whose backward exchanges gradients; how this worker's state is read and replaced."""
 
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
-        """Agree on who is here and on the step; return this worker's part of its global batch.
+        """This worker's part of the step's global batch, or of another step's if the group is at that one.
 
         A worker that is behind gets an empty part of the others' step, and their state when it is committed.
         """
@@ -49,8 +49,12 @@ class Group(Protocol):
     def exchange_in(self, *, this_pass: bool) -> None:
         """Whether the forward and backward pass that follow end with an exchange, or only add to the gradients."""
 
-    def announce(self, weight: float, loss_sum: float, scale: float) -> None:
-        """The step's last backward pass follows: what its gradients weigh, its losses weighed so, its loss scale."""
+    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool) -> Slice:
+        """The step's last backward pass follows: what its gradients weigh, its losses weighed so, its loss scale.
+
+        `is_last`: this worker leaves after the step. Returns the part that counts: if the group has moved on since
+        `begin`, an empty one of the step that it is at.
+        """
 
     def total(self) -> Total:
         """The sums over all workers, once this step's gradients are summed."""
@@ -76,6 +80,7 @@ class Alone:
 
     def __init__(self) -> None:
         self._total = Total(0.0, 0.0, 1.0)
+        self._part = Slice(0, 0, 0)
 
     def wrap(
         self,
@@ -86,7 +91,8 @@ class Alone:
         return model
 
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
-        return Slice(step, 0, batch_of(step))
+        self._part = Slice(step, 0, batch_of(step))
+        return self._part
 
     def expect(self, step: int, batch: int) -> Slice:
         return Slice(step, 0, batch)
@@ -94,8 +100,9 @@ class Alone:
     def exchange_in(self, *, this_pass: bool) -> None:
         """Nobody to exchange with."""
 
-    def announce(self, weight: float, loss_sum: float, scale: float) -> None:
+    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool) -> Slice:  # noqa: ARG002
         self._total = Total(weight, loss_sum, scale)
+        return self._part
 
     def total(self) -> Total:
         return self._total

@@ -78,6 +78,10 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             fix="check that every machine has the same POTLUCK_SECRET and can reach the others on high ports",
         )
 
+    def fetch(self, peer: str, step: int, timeout: timedelta) -> dict[str, Any]:
+        """The state of that step from this peer and no other."""
+        return self._fetch(peer, step, time.monotonic() + timeout.total_seconds())
+
     def shutdown(self, wait: bool = True) -> None:
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)

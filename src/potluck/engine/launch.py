@@ -14,8 +14,10 @@ from potluck.core.environment import Launch
 from potluck.core.errors import GroupError
 from potluck.engine.addresses import address_towards
 from potluck.engine.backend import check_backend
+from potluck.engine.balance import Balance
 from potluck.engine.noise import NativeNoise
 from potluck.engine.together import Place, Together
+from potluck.measuring.step_timer import StepTimer
 
 _HEARTBEAT_TIMEOUT_MS = 1000
 _JOIN_TIMEOUT_MS = 15_000
@@ -30,7 +32,7 @@ class Launched:
         self._launch = launch
         self._backend = check_backend(backend)
         self._device = device
-        self._name = f"{machine}-{launch.worker}"
+        self._machine = machine
         self._lighthouse: LighthouseServer | None = None
         self._store: TCPStore | None = None
         self._noise: NativeNoise | None = None
@@ -50,7 +52,7 @@ class Launched:
                 self._store.set("potluck/run", name or "")
             return str(self._store.get("potluck/run").decode()) or None
 
-    def join(self, say: Callable[[str], None], log_file: Path) -> Together:
+    def join(self, say: Callable[[str], None], log_file: Path, balance: Balance, timer: StepTimer) -> Together:
         """Become one of the group; from now on what libraries print goes into the log file."""
         self._noise = NativeNoise(log_file)
         lighthouse, secret = self._launch.lighthouse, self._launch.secret
@@ -58,7 +60,8 @@ class Launched:
             with _reaching(self._launch):
                 lighthouse, secret = self._meet_under_torchrun()
         place = Place(
-            name=self._name,
+            name=f"{self._machine}-{self._launch.worker}",
+            machine=self._machine,
             lighthouse=lighthouse,
             secret=secret.encode(),
             share=self._launch.share,
@@ -66,7 +69,7 @@ class Launched:
             backend=self._backend,
             device=self._device,
         )
-        return Together(place, say, self._leave)
+        return Together(place, say=say, leave=self._leave, balance=balance, timer=timer)
 
     def _meet_under_torchrun(self) -> tuple[str, str]:
         """Worker 0 starts the lighthouse and tells the others through torchrun's store."""

@@ -48,8 +48,10 @@ class SharedLoader:
         progress, order = self._progress, self.order
         progress.begin_epoch()
         while progress.step < progress.last_step:
+            progress.timer.lap("rest_s")
             # The group may be ahead: then this worker takes part in its step, and is healed in it.
             part = self._group.begin(progress.step, order.batch_of)
+            progress.timer.lap("exchange_wait_s")
             pieces = cut(part, self._micro_batch)
             step = Step(
                 number=part.step,
@@ -60,11 +62,13 @@ class SharedLoader:
             progress.begin_step(step)
             for piece in pieces:
                 batch = to_device(self._fetcher.fetch(piece if piece.num_samples else _stand_in(piece)), self._device)
+                progress.timer.lap("data_wait_s")
                 # Dropout and the like draw the same numbers when the step is retried or resumed.
                 seed_all(self._device, order.seed, part.step, piece.start)
                 step.hand_out(piece.num_samples)
                 self._group.exchange_in(this_pass=step.is_last_micro_batch)
                 yield batch
+                del batch  # while the next one is read, only the script may hold it
             step.finish()
             progress.end_step()
             if step.counts and progress.step % order.steps_per_epoch == 0:

@@ -1,12 +1,12 @@
 """How a run moves: from step to committed step, from epoch to epoch, with checkpoints and orderly stops between."""
 
 import sys
-import time
 from collections.abc import Iterator
 from typing import Any
 
 from potluck.core.errors import UsageError
 from potluck.core.run_folder import RunFolder
+from potluck.engine.balance import Balance
 from potluck.engine.checkpoint_file import plain
 from potluck.engine.checkpoints import CheckpointWriter, Saved, checkpoint_name
 from potluck.engine.group import Group
@@ -16,6 +16,7 @@ from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
 from potluck.engine.step import Step, Verdict
 from potluck.engine.stopping import Stopped, StopRequest
 from potluck.events import types as events
+from potluck.measuring.step_timer import StepTimer
 
 
 class Progress:
@@ -32,6 +33,8 @@ class Progress:
         journal: Journal,
         group: Group,
         writer: CheckpointWriter,
+        timer: StepTimer,
+        balance: Balance,
         checkpoint_every: int | None,
         committed: int,
         so_far: EpochSoFar,
@@ -49,7 +52,8 @@ class Progress:
         self._checkpoint_every = checkpoint_every
         self._so_far = so_far
         self._saved_step = committed
-        self._clock = time.monotonic()
+        self.timer = timer
+        self._balance = balance
         self._training: TrainingState | None = None
         self._order: DataOrder | None = None
 
@@ -98,7 +102,7 @@ class Progress:
                 fix="put it inside `for epoch in run.epochs(n):`",
             )
         self._drop_open_step()
-        self._clock = time.monotonic()
+        self.timer.restart()
 
     def begin_step(self, step: Step) -> None:
         """The micro-batches that follow belong to this step."""
@@ -115,12 +119,17 @@ class Progress:
                 fix="call run.backward(loss), then optimizer.step(), once for every batch from the loader",
             )
         optimizer, precision = self.training.optimizer, self.training.precision
-        if not self._group.commit():
+        self.timer.lap("compute_s")
+        is_committed = self._group.commit()
+        self.timer.lap("commit_s")
+        if not is_committed:
+            self.timer.spoil()
             step.verdict = Verdict.SPOILED
             precision.reset()
             optimizer.zero_grad()
             return
         step.verdict = Verdict.COMMITTED if precision.step(optimizer) else Verdict.SKIPPED
+        self.timer.lap("compute_s")
         self.step += 1
         self._tell_step(step)
 
@@ -142,8 +151,9 @@ class Progress:
         self.open_step = None
 
     def _tell_step(self, step: Step) -> None:
-        now = time.monotonic()
-        seconds, self._clock = now - self._clock, now
+        timing = self.timer.commit()
+        self._balance.timed(step.samples, step.num_micro_batches, timing)
+        seconds = timing.step_s
         weight, loss_sum, _ = step.total
         self._so_far.add(loss_sum=loss_sum, weight=weight, samples=step.global_batch, seconds=seconds)
         self._journal.emit(
@@ -156,6 +166,7 @@ class Progress:
                 loss=events.finite(loss_sum / weight) if weight else None,
                 seconds=seconds,
                 skipped=step.verdict is Verdict.SKIPPED,
+                timing=timing,
             )
         )
 

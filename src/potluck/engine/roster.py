@@ -1,7 +1,7 @@
 """Who is in the process group: published by every worker when a group forms, before anybody connects."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
 from typing import Any
@@ -10,6 +10,7 @@ from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGro
 
 from potluck.core.errors import GroupError
 from potluck.engine.backend import choose_backend
+from potluck.planning.rebalance import Told
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,12 +18,21 @@ class Member:
     """One worker as the others see it."""
 
     name: str
-    share: int
+    machine: str
+    share: int | None
+    """Its part by hand, in proportion to the others'; None leaves it to the plan."""
     step: int
     state_address: str
     model: str
     """A digest of the parameters' names, shapes and types: different models cannot be added up."""
     nccl: str
+    weights: str = ""
+    """A digest of the parameters' values; empty once this worker has trained with others."""
+    policy: str = "dynamic"
+    keep: Sequence[str] = ()
+    told: Sequence[float] = (0.0,) * len(Told._fields)
+    link: Sequence[float] = ()
+    """Latency and bandwidth of its way to the others, if measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +50,38 @@ class Roster:
     @property
     def names(self) -> set[str]:
         return {member.name for member in self.members}
+
+    @property
+    def machines(self) -> set[str]:
+        return {member.machine for member in self.members}
+
+    @property
+    def order(self) -> tuple[str, ...]:
+        return tuple(member.name for member in self.members)
+
+    @property
+    def has_fixed_shares(self) -> bool:
+        return any(member.share is not None for member in self.members)
+
+    @property
+    def policy(self) -> str:
+        """The first member's: where they differ, all must still take the same."""
+        return self.members[0].policy
+
+    @property
+    def keep(self) -> list[str]:
+        """Machines that somebody wants kept."""
+        return sorted({name for member in self.members for name in member.keep})
+
+    @property
+    def me(self) -> Member:
+        return self.members[self.mine]
+
+    @property
+    def example(self) -> Member:
+        """Whose state counts where members of one step differ: of one who has trained, else of the first."""
+        candidates = [self.members[index] for index in self.participants()]
+        return next((member for member in candidates if not member.weights), candidates[0])
 
     def participants(self) -> list[int]:
         """Members that have that step's state; the others are healed first."""
@@ -90,6 +132,26 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     def errored(self) -> Exception | None:
         error: Exception | None = None if self._pg is None else self._pg.errored()
         return error
+
+
+def tell_changes(before: Roster, now: Roster, step: int, stall_s: float) -> list[str]:
+    """One line for each machine that left or came since, and for workers of machines that stay."""
+    if before.members == now.members:
+        return []
+    go_on = f"{_count(now.machines)} {'goes' if len(now.machines) == 1 else 'go'} on ({stall_s:.1f} s)"
+    left = [f"{who} left at step {step}; {go_on}" for who in _missing_in(now, before)]
+    return left + [f"{who} joined at step {step}; {go_on}" for who in _missing_in(before, now)]
+
+
+def _missing_in(one: Roster, other: Roster) -> list[str]:
+    """Whom the other has and this one has not."""
+    machines = sorted(other.machines - one.machines)
+    workers = [m for m in other.members if m.machine in one.machines and m.name not in one.names]
+    return machines + [f"a worker of {member.machine} ({member.name})" for member in workers]
+
+
+def _count(machines: set[str]) -> str:
+    return f"{len(machines)} machine{'s' * (len(machines) != 1)}"
 
 
 def check_same_model(members: tuple[Member, ...], mine: Member) -> None:

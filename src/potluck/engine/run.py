@@ -16,6 +16,7 @@ from torch.utils.data import Dataset
 
 from potluck.core.errors import UsageError
 from potluck.core.run_folder import RunFolder
+from potluck.engine.balance import Balance
 from potluck.engine.checkpoints import CheckpointWriter
 from potluck.engine.evaluation import Measure, evaluate
 from potluck.engine.fetching import Collate, Samples
@@ -35,7 +36,9 @@ from potluck.engine.prepared import (
 )
 from potluck.engine.progress import Progress
 from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
+from potluck.engine.step import Step
 from potluck.events import types as events
+from potluck.measuring.step_timer import StepTimer
 
 
 class Run:
@@ -53,6 +56,8 @@ class Run:
         device: torch.device,
         precision: Precision,
         writer: CheckpointWriter,
+        timer: StepTimer,
+        balance: Balance,
         seed: int,
         gradient_checkpointing: bool,
         micro_batch: int | None,
@@ -76,6 +81,8 @@ class Run:
             journal=journal,
             group=group,
             writer=writer,
+            timer=timer,
+            balance=balance,
             checkpoint_every=checkpoint_every,
             committed=0 if restored is None else int(restored["step"]),
             so_far=EpochSoFar() if restored is None else EpochSoFar(**restored["epoch_so_far"]),
@@ -170,13 +177,20 @@ class Run:
         weight = step.add(loss, count)
         weighted = self._precision.scale(loss * weight)
         if step.is_last_micro_batch:
-            self._group.announce(step.weight, step.loss_sum, self._precision.loss_scale)
+            self._announce(step)
         weighted.backward()  # type: ignore[no-untyped-call]
         if not step.is_last_micro_batch:
             return
         step.total = self._group.total()
         weigh(trained_parameters(self._progress.training.optimizer), step.total.weight / step.global_batch)
         self._precision.unscale(self._progress.training.optimizer, step.total.scale)
+
+    def _announce(self, step: Step) -> None:
+        progress = self._progress
+        scale, is_last = self._precision.loss_scale, bool(progress.stop)
+        part = self._group.announce(step.weight, step.loss_sum, scale, is_last=is_last)
+        if part.step != step.number:
+            step.move(part.step, progress.order.epoch_of(part.step), progress.order.batch_of(part.step))
 
     def clip_gradients(self, max_norm: float) -> Tensor | None:
         """Scale the global gradient down to this norm; return the norm before. Call it after `backward`."""

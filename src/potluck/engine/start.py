@@ -3,7 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from potluck.core.environment import read_environment, read_launch
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
 from potluck.core.version import __version__
+from potluck.engine.balance import Balance, Wishes
 from potluck.engine.checkpoint_file import read_checkpoint
 from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
 from potluck.engine.device import choose_device
@@ -27,6 +28,7 @@ from potluck.engine.state import check_state
 from potluck.events.log import EventLog, read_records
 from potluck.events.state import replay
 from potluck.events.types import RunResumed, RunStarted
+from potluck.measuring.step_timer import StepTimer
 
 
 def start(
@@ -43,6 +45,8 @@ def start(
     resume_from: str | Path | None = None,
     runs_dir: str | Path | None = None,
     backend: str = "auto",
+    load_balance_policy: str = "dynamic",
+    keep: Sequence[str] = (),
     master: tuple[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
     watch: Watcher | None = None,
@@ -56,6 +60,8 @@ def start(
     resume: go on from the newest whole checkpoint of the run of that name, if it has one.
     resume_from: begin with the state in this checkpoint file.
     backend: gloo, nccl, or auto: NCCL if all workers have the same, else Gloo.
+    load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
+    keep: machines that take part even if the run would be faster without them.
     master: address and port where worker 0 is met, if not MASTER_ADDR and MASTER_PORT.
     settings: what run.yaml records; without it, these arguments.
     watch: called with every event and the state after it; without it, notices go to stderr.
@@ -67,6 +73,7 @@ def start(
     }.items():
         if value is not None and value < 1:
             raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
+    wishes = Wishes(policy=load_balance_policy, keep=tuple(keep))
     environment, launch = read_environment(), read_launch(master)
     chosen = choose_device(device or launch.device, launch.local_rank)
     if launch.num_threads is not None:
@@ -115,8 +122,10 @@ def start(
         )
         restored = _restore(folder, journal, resume=resume, resume_from=resume_from)
         group: Group = Alone()
+        timer, balance = StepTimer(chosen), Balance(wishes, journal.emit, prior=None, link=None)
         if launched is not None:
-            group = launched.join(journal.say, folder.log_file(environment.machine, launch.worker))
+            log_file = folder.log_file(environment.machine, launch.worker)
+            group = launched.join(journal.say, log_file, balance, timer)
     except BaseException:
         log.close()
         raise
@@ -128,6 +137,8 @@ def start(
         device=chosen,
         precision=precision,
         writer=CheckpointWriter(folder.checkpoints_dir, keep=keep_checkpoints),
+        timer=timer,
+        balance=balance,
         seed=seed,
         gradient_checkpointing=gradient_checkpointing,
         micro_batch=micro_batch,

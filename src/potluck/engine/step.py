@@ -71,6 +71,11 @@ class Step:
             self._losses = weighted if self._losses is None else self._losses + weighted
         return weight / self.global_batch
 
+    def move(self, number: int, epoch: int, global_batch: int) -> None:
+        """The group is at another step: what this worker has computed does not count in it."""
+        self.number, self.epoch, self.global_batch = number, epoch, global_batch
+        self.samples = 0
+
     @property
     def loss_sum(self) -> float:
         """The weighted sum of this worker's losses; reading it waits for the device."""

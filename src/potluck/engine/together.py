@@ -2,7 +2,7 @@
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,19 +18,27 @@ from potluck.core.environment import use_gloo_interface
 from potluck.core.errors import GroupError
 from potluck.engine.addresses import address_towards, host_and_port, interface_of
 from potluck.engine.backend import own_nccl
+from potluck.engine.balance import Balance
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
 from potluck.engine.group import Lost, Total
 from potluck.engine.healing import StateExchange
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
-from potluck.engine.roster import Member, Roster, RosteredGroup
+from potluck.engine.roster import Member, Roster, RosteredGroup, tell_changes
+from potluck.engine.state_wire import chunks
+from potluck.measuring.sources import exchange_of
+from potluck.measuring.step_timer import StepTimer
+from potluck.planning.costs import Exchange
+from potluck.planning.rebalance import Told
 from potluck.planning.split import split_by_shares
 
 _CONNECT_S = 10.0
+_FIND_S = 120.0
 _QUORUM_S = 60.0
 _QUORUM_RETRIES = 1000
 _HEARTBEAT_MS = 100
 _LONELY_S = 5.0
+_DIGEST_BYTES = 1 << 24
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +46,10 @@ class Place:
     """This worker's place in a group."""
 
     name: str
+    machine: str
     lighthouse: str
     secret: bytes
-    share: int = 1
+    share: int | None = None
     expected: int = 1
     """Workers to wait for before the very first step."""
     backend: str = "auto"
@@ -50,9 +59,21 @@ class Place:
 class Together:
     """torchft's membership and Gloo, arranged for exact data-parallel training."""
 
-    def __init__(self, place: Place, say: Callable[[str], None], leave: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        place: Place,
+        *,
+        say: Callable[[str], None],
+        leave: Callable[[], None],
+        balance: Balance,
+        timer: StepTimer,
+    ) -> None:
         self._leave = leave
         self._place = place
+        self._balance = balance
+        self._timer = timer
+        self._told: list[Told] = []
+        self._formed = 0
         self._say = say
         self._address = address_towards(host_and_port(place.lighthouse)[0])
         use_gloo_interface(interface_of(self._address))
@@ -66,13 +87,19 @@ class Together:
         self._store: TCPStore | None = None
         self._exchange: GradientExchange | None = None
         self._fingerprint = ""
+        self._weights: Callable[[], str] = str
         self._state_bytes = 0
         self._capture: Callable[[], dict[str, Any]] | None = None
         self._restore: Callable[[dict[str, Any]], None] | None = None
+        self._roster: Roster | None = None
         self._settled: Roster | None = None
+        self._batch_of: Callable[[int], int] | None = None
         self._part = Slice(0, 0, 0)
         self._batch = 0
         self._is_spoiled = False
+        self._is_steady = False
+        self._is_presumed = False
+        self._someone_leaves = False
         self._began_at = self._committed_at = time.monotonic()
 
     # Setting up
@@ -83,13 +110,34 @@ class Together:
         self._fingerprint = _fingerprint(model)
         self._state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
         self._capture, self._restore = capture, restore
-        self._exchange = GradientExchange(model, self._get_manager, self._group, self._patience.timeout)
+        self._weights = lambda: _digest(model.state_dict().values())
+        self._exchange = GradientExchange(
+            model, self._get_manager, self._group, self._patience.timeout, self._timer.gradients_ready
+        )
         return self._exchange.wrapped
 
     def _meet(self, step: int) -> Manager:
         """Go to the lighthouse with the step that this worker's state is of."""
         self._store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104  peers read it
-        self._manager = Manager(
+        self._manager = self._find_lighthouse(self._store.port)
+        self._manager.load_state_dict({"step": step, "batches_committed": step})
+        return self._manager
+
+    def _find_lighthouse(self, store_port: int) -> Manager:
+        """It may be restarting just now: keep trying for a while."""
+        since, told = time.monotonic(), False
+        while True:
+            try:
+                return self._make_manager(store_port)
+            except RuntimeError as error:
+                if time.monotonic() - since > _FIND_S:
+                    raise self._no_answer(error) from error
+            if not told:
+                told = True
+                self._say(f"the lighthouse at {self._place.lighthouse} does not answer yet; waiting")
+
+    def _make_manager(self, store_port: int) -> Manager:
+        return Manager(
             pg=self._group,
             load_state_dict=self._heal,
             state_dict=self._capture,
@@ -98,7 +146,7 @@ class Together:
             lighthouse_addr=self._place.lighthouse,
             hostname=self._address,
             store_addr=self._address,
-            store_port=self._store.port,
+            store_port=store_port,
             rank=0,
             world_size=1,
             timeout=timedelta(seconds=_CONNECT_S),
@@ -109,8 +157,6 @@ class Together:
             init_sync=False,
             quorum_retries=_QUORUM_RETRIES,
         )
-        self._manager.load_state_dict({"step": step, "batches_committed": step})
-        return self._manager
 
     def _heal(self, state: dict[str, Any]) -> None:
         """A peer's state replaces this worker's, in the middle of a step."""
@@ -122,36 +168,55 @@ class Together:
 
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
         manager = self._manager or self._meet(step)
-        roster = self._gather(manager)
-        self._began_at = time.monotonic()
-        if self._is_spoiled:
-            self._note_spoiled(roster)
-        step = manager.current_step()
-        if self._group.is_new and any(member.step != roster.step for member in roster.members):
-            self._patience.healing(self._state_bytes)
-        self._batch = batch_of(step)
-        self._part = self._my_part(roster, step)
+        self._batch_of = batch_of
         self._get_exchange().remember()
+        if self._is_steady:
+            # Nothing hints at a change: the group is asked for while this worker computes. Whether the part that it
+            # takes in the meantime is right shows before anything is exchanged, and again when all parts are added up.
+            self._ask(manager)
+            self._is_presumed = True
+            self._began_at = time.monotonic()
+        else:
+            self._roster = self._gather(manager)
+            self._plan_anew(self._roster)
+            self._began_at = time.monotonic()
+            if self._is_spoiled:
+                self._note_spoiled(self._roster)
+            self._expect_healing(self._roster)
+            self._begin_alike(self._roster, manager)
+        self._take_part(manager.current_step())
         return self._part
 
     def expect(self, step: int, batch: int) -> Slice:
-        roster = self._group.roster
-        if roster is None:
+        if self._roster is None:
             return Slice(step, 0, batch)
-        part = split_by_shares(batch, [member.share for member in roster.members])[roster.mine]
+        part = split_by_shares(batch, self._balance.shares(self._roster))[self._roster.mine]
         return Slice(step, part.start, part.stop)
 
     def exchange_in(self, *, this_pass: bool) -> None:
         # What DDP's no_sync sets, but for a forward pass that the script makes.
         self._get_exchange().wrapped.require_backward_grad_sync = this_pass
 
-    def announce(self, weight: float, loss_sum: float, scale: float) -> None:
-        self._get_exchange().begin(Contribution(self._part, weight, loss_sum, scale))
+    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool) -> Slice:
+        if self._is_presumed:
+            self._timer.lap("compute_s")
+            self._confirm()
+            self._timer.lap("exchange_wait_s")
+        assert self._roster is not None
+        contribution = Contribution(self._part, weight, loss_sum, scale, is_last)
+        self._get_exchange().begin(contribution, self._balance.numbers(), self._roster)
+        return self._part
 
     def total(self) -> Total:
-        manager, sums = self._get_manager(), self._get_exchange().end()
+        manager = self._get_manager()
+        sums, self._told = self._get_exchange().end()
+        self._timer.lap("exchange_wait_s")
         if manager.errored() is None and not are_whole(sums, self._part.step, self._batch):
             manager.report_error(RuntimeError(f"the parts do not add up to step {self._part.step}: {sums}"))
+            if not self._group.is_new:
+                self._say("workers came to different plans; from now on all take equal parts")
+                self._balance.distrust()
+        self._someone_leaves = sums.leaving > 0
         return Total(sums.weight or 1.0, sums.loss, sums.scale / sums.samples if sums.samples else 1.0)
 
     def commit(self) -> bool:
@@ -159,18 +224,69 @@ class Together:
         committed = bool(manager.should_commit())
         self._get_exchange().settle(committed=committed)
         self._is_spoiled = not committed
-        roster = self._group.roster
-        if committed and roster is not None:
+        self._is_steady = committed and not self._someone_leaves
+        if committed and self._roster is not None:
             now = time.monotonic()
-            self._tell_changes(roster, now - self._committed_at)
+            if self._settled is not None:
+                for line in tell_changes(self._settled, self._roster, self._part.step, now - self._committed_at):
+                    self._say(line)
             self._patience.committed(now - self._began_at)
             if self._group.is_new:
                 self._patience.grown()
                 self._forget_formation()
+            self._balance.committed(self._roster, self._told, self._part.step, *self._plan_for())
             self._committed_at = now
             self._group.is_new = False
-            self._settled = roster
+            self._settled = self._roster
         return committed
+
+    def _confirm(self) -> None:
+        """Now the group must be known: take no part in a step that it is not at."""
+        manager, asked = self._get_manager(), time.monotonic()
+        self._is_presumed = False
+        self._answer(manager)
+        self._began_at += time.monotonic() - asked  # waiting for the lighthouse says nothing about the peers' speed
+        if self._group.roster is None or manager.errored() is not None:
+            return  # the step is spoiled already
+        self._roster = self._group.roster
+        self._plan_anew(self._roster)
+        self._expect_healing(self._roster)
+        if manager.current_step() != self._part.step:
+            self._take_part(manager.current_step())
+        # Otherwise the part stays. If somebody is missing, the parts do not add up, and the step is tried again; a
+        # newcomer that must be healed first brings nothing, and they do.
+
+    def _plan_anew(self, roster: Roster) -> None:
+        """A group that has just formed starts from what its members know of themselves."""
+        if self._formed != self._group.formation:
+            self._formed = self._group.formation
+            self._balance.form(roster, roster.step, *self._plan_for())
+
+    def _plan_for(self) -> tuple[int, Exchange]:
+        assert self._batch_of is not None
+        return self._batch_of(0), exchange_of(self._get_exchange().num_bytes)
+
+    def _take_part(self, step: int) -> None:
+        assert self._roster is not None
+        assert self._batch_of is not None
+        self._batch = self._batch_of(step)
+        self._part = self._my_part(self._roster, step)
+
+    def _begin_alike(self, roster: Roster, manager: Manager) -> None:
+        """Before the first step together: whoever has built the model with other weights takes the example's."""
+        example, me = roster.example, roster.me
+        if not self._group.is_new or me.step != roster.step or me.weights in ("", example.weights):
+            return
+        try:
+            state = self._states.fetch(example.state_address, roster.step, timedelta(seconds=_QUORUM_S))
+            self._heal(state["user"]["default"])
+        except (OSError, GroupError) as error:
+            manager.report_error(error)  # it is gone again: the next group has another example
+
+    def _expect_healing(self, roster: Roster) -> None:
+        differ = any(m.step != roster.step or m.weights not in ("", roster.example.weights) for m in roster.members)
+        if self._group.is_new and differ:
+            self._patience.healing(self._state_bytes)
 
     def _forget_formation(self) -> None:
         """Empty this worker's store: a restarted lighthouse counts from 1 again and must find nothing of that time."""
@@ -180,22 +296,31 @@ class Together:
                 if "torchft/" in key:
                     store.delete_key(key)
 
+    def _ask(self, manager: Manager) -> None:
+        self._states.open(manager.current_step(), self._whole_state)
+        manager.start_quorum()
+
+    def _answer(self, manager: Manager) -> None:
+        try:
+            manager.wait_quorum()
+        except Exception as error:
+            raise self._no_answer(error) from error
+        if self._group.refusal is not None:
+            raise self._group.refusal
+
+    def _no_answer(self, error: Exception) -> GroupError:
+        return GroupError(
+            f"the lighthouse at {self._place.lighthouse} does not answer: {error}",
+            fix="start it again on the same address, or check the network, then start this worker with resume",
+        )
+
     def _gather(self, manager: Manager) -> Roster:
         """Wait until a group has formed that this worker is in."""
         started, told = time.monotonic(), False
         while True:
-            self._states.open(manager.current_step(), self._whole_state)
-            manager.start_quorum()
-            try:
-                manager.wait_quorum()
-            except Exception as error:
-                raise GroupError(
-                    f"the lighthouse at {self._place.lighthouse} does not answer: {error}",
-                    fix="start it again on the same address, or check the network, then start this worker with resume",
-                ) from error
+            self._ask(manager)
+            self._answer(manager)
             roster = self._group.roster
-            if self._group.refusal is not None:
-                raise self._group.refusal
             if roster is None or manager.errored() is not None:
                 manager.should_commit()  # this attempt is spoiled: the next quorum forms a new group
                 self._note_spoiled(roster)
@@ -218,19 +343,10 @@ class Together:
         takers = roster.participants() if self._group.is_new else list(range(len(roster.members)))
         if roster.mine not in takers:
             return Slice(step, 0, 0)
-        parts = split_by_shares(self._batch, [roster.members[index].share for index in takers])
+        shares = self._balance.shares(roster)
+        parts = split_by_shares(self._batch, [shares[index] for index in takers])
         part = parts[takers.index(roster.mine)]
         return Slice(step, part.start, part.stop)
-
-    def _tell_changes(self, roster: Roster, stall_s: float) -> None:
-        if self._settled is None or self._settled.members == roster.members:
-            return
-        before, now = self._settled.names, roster.names
-        count = f"{len(now)} worker{'s' * (len(now) != 1)}"
-        for name in sorted(before - now):
-            self._say(f"{name} left at step {self._part.step}; {count} go on ({stall_s:.1f} s)")
-        for name in sorted(now - before):
-            self._say(f"{name} joined at step {self._part.step}; {count} go on ({stall_s:.1f} s)")
 
     # Between steps
 
@@ -241,17 +357,17 @@ class Together:
     @property
     def writes(self) -> bool:
         """The first worker by name writes checkpoints."""
-        return self._group.roster is None or self._group.roster.mine == 0
+        return self._roster is None or self._roster.mine == 0
 
     def part_of(self, num_samples: int) -> range:
         self._evaluating_since = time.monotonic()
-        roster = self._group.roster
-        if roster is None:
-            return range(num_samples)
-        return split_by_shares(num_samples, [member.share for member in roster.members])[roster.mine]
+        if self._is_presumed:  # the script evaluates in the middle of a step
+            self._confirm()
+        part = self.expect(0, num_samples)
+        return range(part.start, part.stop)
 
     def sum(self, values: Tensor) -> Tensor:
-        if self._group.roster is None or len(self._group.roster.members) == 1:
+        if self._roster is None or len(self._roster.members) == 1:
             return values
         options = AllreduceOptions()
         options.timeout = self._evaluation_patience.timeout()
@@ -277,11 +393,17 @@ class Together:
     def _me(self) -> Member:
         return Member(
             name=self._place.name,
+            machine=self._place.machine,
             share=self._place.share,
             step=self._get_manager().current_step(),
             state_address=self._states.metadata(),
             model=self._fingerprint,
             nccl=own_nccl(self._place.device),
+            weights=self._weights() if self._settled is None else "",
+            policy=self._balance.wishes.policy,
+            keep=self._balance.wishes.keep,
+            told=self._balance.numbers(),
+            link=() if (link := self._balance.link) is None else (link.latency_s, link.bandwidth_bytes_per_s),
         )
 
     def _peers(self) -> list[str]:
@@ -292,7 +414,9 @@ class Together:
 
     def _whole_state(self) -> dict[str, Any]:
         assert self._capture is not None
-        return {"user": {"default": self._capture()}, "torchft": self._get_manager().state_dict()}
+        state = self._capture()
+        state["model"] = self._get_exchange().between_steps(state["model"])
+        return {"user": {"default": state}, "torchft": self._get_manager().state_dict()}
 
     def _get_manager(self) -> Manager:
         assert self._manager is not None
@@ -301,6 +425,15 @@ class Together:
     def _get_exchange(self) -> GradientExchange:
         assert self._exchange is not None
         return self._exchange
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    """A digest of what is in the tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        for piece in chunks(tensor, _DIGEST_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()[:16]
 
 
 def _fingerprint(model: nn.Module) -> str:

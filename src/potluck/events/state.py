@@ -7,8 +7,11 @@ from potluck.events.types import (
     CheckpointSaved,
     EpochEnded,
     Evaluated,
+    MachineBenched,
+    MachineUnbenched,
     MetricsLogged,
     ModelPrepared,
+    PlanChanged,
     Record,
     RunEnded,
     RunResumed,
@@ -67,6 +70,12 @@ class RunState:
     """Samples of committed steps, repeated ones counted each time: the base of the throughput."""
     training_s: float = 0.0
     """Seconds spent in committed steps."""
+    shares: dict[str, int] = field(default_factory=dict)
+    """The plan's, by worker; empty until there is one."""
+    predicted_samples_per_s: float = 0.0
+    num_plan_changes: int = 0
+    """Without the first plan."""
+    benched: tuple[str, ...] = ()
     ended: str = ""
     """finished, stopped or failed; empty while the process lives or if it was killed."""
     message: str = ""
@@ -96,7 +105,7 @@ def replay(records: "Iterable[Record]") -> RunState:
     return state
 
 
-def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR0911  one return an event type
+def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR0911, PLR0912  one return an event type
     match record.event:
         case RunStarted(run=run, machine=machine, worker=worker, device=device, versions=versions) as event:
             return {
@@ -136,6 +145,16 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "training_s": state.training_s + event.seconds,
                 "skipped_steps": state.skipped_steps + event.skipped,
             }
+        case PlanChanged(shares=shares, samples_per_s=samples_per_s):
+            return {
+                "shares": shares,
+                "predicted_samples_per_s": samples_per_s,
+                "num_plan_changes": state.num_plan_changes + bool(state.shares),
+            }
+        case MachineBenched(machine=machine):
+            return {"benched": (*(name for name in state.benched if name != machine), machine)}
+        case MachineUnbenched(machine=machine):
+            return {"benched": tuple(name for name in state.benched if name != machine)}
         case EpochEnded(epoch=epoch, step=step, samples=samples, loss=loss, seconds=seconds):
             earlier = tuple(row for row in state.epochs if row.epoch < epoch)
             scores = state.scores if state.scores_step == step else {}

@@ -53,6 +53,30 @@ class TrainingBegan(Event, frozen=True, tag="training_began"):
     last_step: int
 
 
+class StepTiming(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one worker's time went from one commit to the next; the parts add up to it."""
+
+    data_wait_s: float = 0.0
+    compute_s: float = 0.0
+    """Forward, backward and the optimizer."""
+    exchange_wait_s: float = 0.0
+    """From this worker's last gradient to the end of the exchange: the wait for slower workers, and the wire."""
+    commit_s: float = 0.0
+    rest_s: float = 0.0
+    """The script's own code, events, checkpoints."""
+    retry_s: float = 0.0
+    """Attempts that a lost worker spoiled."""
+
+    @property
+    def step_s(self) -> float:
+        return self.own_s + self.exchange_wait_s + self.retry_s
+
+    @property
+    def own_s(self) -> float:
+        """What the worker does between two exchanges without waiting for others: what a plan makes equal."""
+        return self.data_wait_s + self.compute_s + self.commit_s + self.rest_s
+
+
 class StepCommitted(Event, frozen=True, tag="step_committed"):
     """One optimizer step is done: samples and loss are those of the whole global batch."""
 
@@ -64,6 +88,40 @@ class StepCommitted(Event, frozen=True, tag="step_committed"):
     own_samples: int = 0  # this worker's part
     formation: int = 0  # which forming of the group: parts of one step in one formation add up to the global batch
     skipped: bool = False  # fp16 gradients overflowed: the scale was lowered and no parameter changed
+    timing: StepTiming | None = None
+
+
+class PlanChanged(Event, frozen=True, tag="plan_changed"):
+    """From this step on the global batch is split so. Every worker computes and tells the same."""
+
+    step: int  # the first committed step that it is for
+    policy: str
+    shares: dict[str, int]  # by worker
+    reason: str
+    step_s: float  # predicted, like all that follows
+    samples_per_s: float
+    error: float = 0.0  # relative
+    solo_samples_per_s: dict[str, float] = {}  # by worker: what each would do alone
+    machines: dict[str, str] = {}  # by worker
+    slowest_link: str = ""  # the machine whose link carries the ring, if links were measured
+
+
+class MachineBenched(Event, frozen=True, tag="machine_benched"):
+    """A machine stays joined and takes no samples, because with it a step would be longer."""
+
+    step: int
+    machine: str
+    reason: str
+    samples_per_s: float  # predicted without it
+    samples_per_s_with_it: float
+
+
+class MachineUnbenched(Event, frozen=True, tag="machine_unbenched"):
+    """A benched machine takes part again."""
+
+    step: int
+    machine: str
+    reason: str
 
 
 class EpochEnded(Event, frozen=True, tag="epoch_ended"):
@@ -122,6 +180,9 @@ AnyEvent = (
     | ModelPrepared
     | TrainingBegan
     | StepCommitted
+    | PlanChanged
+    | MachineBenched
+    | MachineUnbenched
     | EpochEnded
     | MetricsLogged
     | Evaluated

@@ -12,7 +12,8 @@ from potluck.engine.backend import check_backend, choose_backend
 from potluck.engine.exchange import Contribution, Sums, are_whole
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
-from potluck.engine.roster import Member, Roster
+from potluck.engine.roster import Member, Roster, tell_changes
+from potluck.planning.costs import bucket_bytes
 from potluck.planning.split import split_by_shares
 
 
@@ -83,11 +84,42 @@ def test_a_slow_peer_that_lives_is_waited_for_longer_each_time():
     assert patience.timeout().total_seconds() == pytest.approx(16.5)
 
 
-def test_who_is_behind_takes_nothing():
-    members = tuple(
-        Member(name=name, share=1, step=step, state_address="", model="", nccl="")
-        for name, step in (("a", 5), ("b", 3), ("c", 5))
+def member(name, machine=None, *, step=0, weights=""):
+    return Member(
+        name=name,
+        machine=machine or name,
+        share=1,
+        step=step,
+        state_address="",
+        model="",
+        nccl="",
+        weights=weights,
     )
+
+
+def test_machines_that_leave_and_come_are_told_by_name():
+    before = Roster((member("bo-0", "bo"), member("bo-1", "bo"), member("lily-0", "lily")), 0)
+    after = Roster((member("bo-0", "bo"), member("rosa-0", "rosa")), 0)
+    assert tell_changes(before, before, 7, 0.0) == []
+    assert tell_changes(before, after, 812, 1.04) == [
+        "lily left at step 812; 2 machines go on (1.0 s)",
+        "a worker of bo (bo-1) left at step 812; 2 machines go on (1.0 s)",
+        "rosa joined at step 812; 2 machines go on (1.0 s)",
+    ]
+    assert tell_changes(after, Roster(after.members[:1], 0), 9, 1.0) == [
+        "rosa left at step 9; 1 machine goes on (1.0 s)"
+    ]
+
+
+def test_where_weights_differ_those_of_a_trained_worker_count():
+    fresh = Roster((member("a", step=4, weights="x"), member("b", step=4, weights="y"), member("c", step=1)), 1)
+    assert fresh.example.name == "a"
+    trained = Roster((member("a", step=4, weights="x"), member("b", step=4), member("c", step=1)), 0)
+    assert trained.example.name == "b"
+
+
+def test_who_is_behind_takes_nothing():
+    members = tuple(member(name, step=step) for name, step in (("a", 5), ("b", 3), ("c", 5)))
     assert Roster(members, 1).participants() == [0, 2]
     assert Roster(members, 1).step == 5
 
@@ -101,3 +133,9 @@ def test_addresses():
     assert interface_of("127.0.0.1") == "lo"
     with pytest.raises(GroupError, match="no interface"):
         interface_of("192.0.2.1")
+
+
+def test_buckets_leave_little_that_backward_cannot_hide():
+    assert bucket_bytes(1_500_000) == 1 << 20
+    assert bucket_bytes(102 << 20) == (102 << 20) // 16
+    assert bucket_bytes(10 << 30) == 25 << 20

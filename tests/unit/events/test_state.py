@@ -3,6 +3,9 @@ from potluck.events.summary import summarise
 from potluck.events.types import (
     EpochEnded,
     Evaluated,
+    MachineBenched,
+    MachineUnbenched,
+    PlanChanged,
     Record,
     RunEnded,
     RunResumed,
@@ -64,3 +67,18 @@ def test_a_restarted_run_is_running_again():
 def test_the_summary_counts_epochs_from_one():
     rows = summarise(state_after(STARTED, BEGAN, step(1), step(2), scored(2, 0.5), ended(0)))["epochs"]
     assert [(row["epoch"], row["held_out_accuracy"], row["samples_per_s"]) for row in rows] == [(1, 0.5, 4.0)]
+
+
+def plan(step, **shares):
+    return PlanChanged(step=step, policy="dynamic", shares=shares, reason="", step_s=0.1, samples_per_s=20.0)
+
+
+def test_the_plan_in_force_is_the_last_one_and_the_first_is_no_change():
+    state = state_after(STARTED, plan(0, a=1, b=1), step(1), plan(1, a=2))
+    assert (state.shares, state.num_plan_changes, state.predicted_samples_per_s) == ({"a": 2}, 1, 20.0)
+
+
+def test_a_benched_machine_comes_back():
+    benched = MachineBenched(step=1, machine="b", reason="", samples_per_s=2.0, samples_per_s_with_it=1.0)
+    assert state_after(STARTED, benched, benched).benched == ("b",)
+    assert state_after(STARTED, benched, MachineUnbenched(step=2, machine="b", reason="")).benched == ()

@@ -1,0 +1,135 @@
+"""How much of the exchange is hidden behind backward: two lab machines, a link that makes the exchange half as long.
+
+    python -m benchmarks.overlap --json
+
+The same worker takes turns, step by step, between three things: a Potluck step, the same computation without an
+exchange, and nothing but the exchange of as many bytes. What could be hidden is the shorter of exchange and backward;
+what is hidden is computation plus exchange minus Potluck's step. An exchange alone meets idle computers, so it is the
+fastest that the link allows.
+"""
+
+import argparse
+import copy
+import json
+import statistics
+import sys
+import tempfile
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import TCPStore, all_reduce, barrier, destroy_process_group, init_process_group
+from torch.nn.functional import cross_entropy
+from torch.utils.data import TensorDataset
+
+import potluck
+from benchmarks.crew import LabCrew
+from lab import Lab
+from potluck.engine.addresses import address_towards
+
+NUM_LAYERS, WIDTH = 8, 512
+WARM_UP_STEPS = 3
+STORE_PORT = 29520
+BAR = 0.6
+
+
+def main() -> None:
+    """Measure, print, and end with one JSON line if asked; exit 1 where the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--batch", type=int, default=36000, help="global batch")
+    parser.add_argument("--rate", type=int, default=100, help="of both machines' links, Mbit/s")
+    parser.add_argument("--json", action="store_true")
+    parser.add_argument("--worker", metavar="RESULT", help=argparse.SUPPRESS)
+    parser.add_argument("--first", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker is not None:
+        work(options)
+        return
+    times = measure(options)
+    medians = {name: statistics.median(values) for name, values in times.items()}
+    could = min(medians["exchange"], medians["backward"])
+    hidden = medians["compute"] + medians["exchange"] - medians["step"]
+    for name, value in medians.items():
+        print(f"  {name:9} {value * 1e3:7.1f} ms")
+    print(f"  hidden    {hidden * 1e3:7.1f} of {could * 1e3:.1f} ms that could be: {hidden / could:.2f} (bar {BAR})")
+    if options.json:
+        print(json.dumps({**{f"{k}_s": v for k, v in medians.items()}, "hidden_ratio": hidden / could}))
+    sys.exit(hidden / could < BAR)
+
+
+def measure(options: argparse.Namespace) -> dict[str, list[float]]:
+    """Two equal machines, each with a core of its own."""
+    with tempfile.TemporaryDirectory() as scratch, Lab("pair") as lab:
+        first = lab.machines[0].address
+        arguments = ["--steps", options.steps, "--batch", options.batch, "--first", first]
+        crew = LabCrew(lab, Path(scratch), list(map(str, arguments)), expected=2, module="benchmarks.overlap")
+        for machine in lab.machines:
+            machine.limit_rate(options.rate * 1_000_000)
+            crew.start(machine.name)
+        for worker in crew.workers.values():
+            if worker.wait(300):
+                sys.exit(worker.output)
+        return json.loads(crew.result(lab.machines[0].name).read_text())  # type: ignore[no-any-return]
+
+
+def work(options: argparse.Namespace) -> None:
+    """One of the two workers."""
+    torch.set_num_threads(1)
+    inputs = torch.randn(options.batch * 2, WIDTH)
+    data = TensorDataset(inputs, inputs[:, :10].argmax(1))
+    layers = [layer for _ in range(NUM_LAYERS) for layer in (nn.Linear(WIDTH, WIDTH), nn.ReLU())]
+    model = nn.Sequential(*layers, nn.Linear(WIDTH, 10))
+    alone = copy.deepcopy(model)
+    alone_optimizer = torch.optim.SGD(alone.parameters(), lr=0.001)
+    bytes_of_gradients = torch.zeros(sum(parameter.numel() for parameter in model.parameters()))
+    times: dict[str, list[float]] = {"step": [], "compute": [], "backward": [], "exchange": []}
+    with potluck.start("run", device="cpu") as run:
+        prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.001))
+        loader = run.loader(data, global_batch=options.batch)
+        for epoch in run.epochs(options.steps, max_steps=options.steps):
+            since = time.monotonic()
+            for batch, wanted in loader:
+                if run.step == 0 and epoch == 0:
+                    meet(options.first)
+                run.backward(cross_entropy(prepared(batch), wanted))
+                optimizer.step()
+                optimizer.zero_grad()
+                times["step"].append(time.monotonic() - since)
+                barrier()
+                computed, backward = compute(alone, alone_optimizer, batch, wanted)
+                times["compute"].append(computed)
+                times["backward"].append(backward)
+                barrier()
+                began = time.monotonic()
+                all_reduce(bytes_of_gradients)
+                times["exchange"].append(time.monotonic() - began)
+                barrier()
+                since = time.monotonic()
+    destroy_process_group()
+    Path(options.worker).write_text(json.dumps({k: v[WARM_UP_STEPS:] for k, v in times.items()}))
+
+
+def meet(first: str) -> None:
+    """A plain process group beside Potluck's, for the exchange alone."""
+    is_first = address_towards(first) == first
+    store = TCPStore(first, STORE_PORT, 2, is_master=is_first, timeout=timedelta(seconds=60))
+    init_process_group("gloo", store=store, rank=int(not is_first), world_size=2)
+
+
+def compute(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor, wanted: Tensor) -> tuple[float, float]:
+    """Seconds of a whole step without an exchange, and of its backward pass."""
+    began = time.monotonic()
+    loss = cross_entropy(model(batch), wanted)
+    forward = time.monotonic()
+    loss.backward()
+    backward = time.monotonic() - forward
+    optimizer.step()
+    optimizer.zero_grad()
+    return time.monotonic() - began, backward
+
+
+if __name__ == "__main__":
+    main()

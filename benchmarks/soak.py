@@ -1,0 +1,228 @@
+"""Ten minutes of bad luck: machines are killed, frozen, cut off and started again at random while they train.
+
+    python -m benchmarks.soak --minutes 10 --seed 3
+
+Fails if no step commits for 30 s, if a step is missing, or if the losses or the parameters at the end differ from one
+undisturbed process. Machines of the lab cluster `laptops`; the first holds the lighthouse, which is restarted as well.
+"""
+
+import argparse
+import json
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+
+from benchmarks.crew import ROOT, LabCrew
+from lab import Lab
+from potluck.events.log import read_records
+from potluck.events.types import StepCommitted
+
+LONGEST_SILENCE_S = 30.0
+TOLERANCE = 1e-8
+BACK_WITHIN_S = (2.0, 12.0)
+BETWEEN_FAULTS_S = (2.0, 8.0)
+ENDLESS = 1_000_000
+
+
+class Misfortune:
+    """What is broken at the moment, and how each machine is brought back."""
+
+    def __init__(self, crew: LabCrew, chance: random.Random) -> None:
+        self.count: Counter[str] = Counter()
+        self._crew = crew
+        self._chance = chance
+        self._host, *self._others = [machine.name for machine in crew.lab.machines]
+        self._down: dict[str, tuple[float, Callable[[], object]]] = {}
+
+    def strike(self) -> None:
+        """Break something that works, but leave one machine to go on."""
+        up = [name for name in (self._host, *self._others, "lighthouse") if name not in self._down]
+        machines = [name for name in up if name != "lighthouse"]
+        name = self._chance.choice(up if len(machines) > 1 else up[-1:])
+        if name in self._down or (name != "lighthouse" and len(machines) < 2):
+            return
+        kind, back = self._break(name)
+        self.count[kind] += 1
+        self._down[name] = (time.monotonic() + self._chance.uniform(*BACK_WITHIN_S), back)
+        print(f"{time.strftime('%H:%M:%S')} {name}: {kind}", flush=True)
+
+    def bring_back(self, *, all_of_them: bool = False) -> None:
+        """Those whose time has come."""
+        for name, (when, back) in list(self._down.items()):
+            if all_of_them or time.monotonic() >= when:
+                del self._down[name]
+                back()
+                print(f"{time.strftime('%H:%M:%S')} {name}: back", flush=True)
+
+    def check_the_living(self) -> None:
+        """A worker that nobody touched must not have ended."""
+        for name, worker in self._crew.workers.items():
+            if name not in self._down and worker.returncode is not None:
+                sys.exit(f"the worker on {name} ended by itself ({worker.returncode}):\n{worker.output[-3000:]}")
+
+    def _break(self, name: str) -> tuple[str, Callable[[], object]]:
+        crew = self._crew
+        if name == "lighthouse":
+            crew.lighthouse.kill()
+            return "lighthouse killed", crew.start_lighthouse
+        worker, machine = crew.workers[name], crew.lab[name]
+        faults: dict[str, tuple[Callable[[], object], Callable[[], object]]] = {
+            "killed": (worker.kill, lambda: crew.start(name)),
+            "leaves by Ctrl-C": (lambda: worker.send_signal(signal.SIGINT), lambda: crew.start(name)),
+        }
+        if name != self._host:  # where the lighthouse runs, the rest would be a fault of everybody's
+            faults |= {
+                "frozen": (lambda: machine.freeze(kernel_answers=True), machine.thaw),
+                "cut off": (machine.cut, machine.mend),
+            }
+        kind = self._chance.choice(list(faults))
+        strike, back = faults[kind]
+        strike()
+        return kind, back
+
+
+def main() -> None:
+    """Soak, check, print what happened, and end with one JSON line if asked; exit 1 if a law broke."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--json", action="store_true")
+    options = parser.parse_args()
+    figures = soak(options.minutes, options.seed)
+    print(
+        f"{figures['steps']} steps in {options.minutes:g} minutes, silent {figures['longest_silence_s']:.1f} s, "
+        f"faults: {figures['faults']}, losses off by {figures['loss_difference']:.1e}, parameters by "
+        f"{figures['difference']:.1e}"
+    )
+    if options.json:
+        print(json.dumps(figures))
+    problems = laws_broken(figures)
+    sys.exit("; ".join(problems) if problems else 0)
+
+
+def laws_broken(figures: dict[str, object]) -> list[str]:
+    """What must not happen, if it has."""
+    laws = {
+        "no step for half a minute": figures["longest_silence_s"] <= LONGEST_SILENCE_S,
+        "steps are missing": figures["steps_lost"] == 0,
+        "losses differ from one process": figures["loss_difference"] <= TOLERANCE,
+        "parameters differ from one process": figures["difference"] <= TOLERANCE,
+    }
+    return [what for what, holds in laws.items() if not holds]
+
+
+def soak(minutes: float, seed: int) -> dict[str, object]:
+    """Train through random faults, then compare with one process that makes as many steps."""
+    with tempfile.TemporaryDirectory() as scratch, Lab("laptops") as lab:
+        folder = Path(scratch)
+        crew = LabCrew(lab, folder, ["--steps", str(ENDLESS)], expected=len(lab.machines))
+        for machine in lab.machines:
+            crew.start(machine.name)
+        crew.workers[lab.machines[0].name].expect("step 5", 60)
+        for machine in lab.machines:
+            crew.settle(machine.name)
+        chance = random.Random(seed)
+        misfortune = Misfortune(crew, chance)
+        longest_silence_s = suffer(crew, misfortune, chance, minutes * 60)
+        last = end(crew)
+        losses = losses_of(crew)
+        steps = max(losses)
+        alone = folder / "alone.pt"
+        train_alone(folder, alone, steps)
+        expected = {record.step: record.loss for record in committed(folder / "alone")}
+        return {
+            "steps": steps,
+            "steps_lost": steps - len(losses),
+            "longest_silence_s": round(longest_silence_s, 2),
+            "faults": dict(misfortune.count),
+            "loss_difference": max(abs(loss - expected[step]) for step, loss in losses.items()),
+            "difference": difference(last, alone),
+        }
+
+
+def suffer(crew: LabCrew, misfortune: Misfortune, chance: random.Random, seconds: float) -> float:
+    """Faults until the time is over, then everybody back; returns the longest time without a committed step."""
+    began = last_news = time.monotonic()
+    longest, newest, next_fault = 0.0, 0, began
+    while time.monotonic() - began < seconds:
+        if time.monotonic() >= next_fault:
+            misfortune.strike()
+            next_fault = time.monotonic() + chance.uniform(*BETWEEN_FAULTS_S)
+        misfortune.check_the_living()
+        misfortune.bring_back()
+        step = max(newest_step(crew, machine.name) for machine in crew.lab.machines)
+        longest = max(longest, time.monotonic() - last_news)
+        if step > newest:
+            newest, last_news = step, time.monotonic()
+        if longest > 2 * LONGEST_SILENCE_S:
+            break
+        time.sleep(0.2)
+    misfortune.bring_back(all_of_them=True)
+    time.sleep(5)
+    return longest
+
+
+def newest_step(crew: LabCrew, name: str) -> int:
+    """The last step that the machine's worker printed."""
+    steps = [line for line in crew.workers[name].output.splitlines()[-5:] if line.startswith("step ")]
+    return int(steps[-1].split()[1]) if steps else 0
+
+
+def end(crew: LabCrew) -> Path:
+    """Ctrl-C for one after the other; the last one's newest checkpoint."""
+    workers = [worker for worker in crew.workers.values() if worker.returncode is None]
+    for worker in workers:
+        worker.send_signal(signal.SIGINT)
+        worker.wait(60)
+    folder = crew.folder / workers[-1].machine / "run" / "checkpoints"
+    return max(folder.glob("*.pth"), key=lambda path: path.stat().st_mtime)
+
+
+def committed(runs: Path) -> list[StepCommitted]:
+    """Every step that the worker with this runs folder committed."""
+    files = (runs / "run" / "events").glob("*.jsonl")
+    return [r.event for file in files for r in read_records(file) if isinstance(r.event, StepCommitted)]
+
+
+def losses_of(crew: LabCrew) -> dict[int, float]:
+    """The loss of each step; what machines say of the same step must be the same."""
+    losses: dict[int, float] = {}
+    for machine in crew.lab.machines:
+        for event in committed(crew.folder / machine.name):
+            assert event.loss is not None
+            if abs(losses.setdefault(event.step, event.loss) - event.loss) > TOLERANCE:
+                sys.exit(f"machines disagree about step {event.step}: {losses[event.step]} and {event.loss}")
+    return losses
+
+
+def train_alone(folder: Path, result: Path, steps: int) -> None:
+    """One process, the same steps, nothing goes wrong."""
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "benchmarks.worker", "--worker", str(result)),
+            *("--steps", str(steps), "--pause", "0"),
+        ],
+        cwd=ROOT,
+        stdout=subprocess.DEVNULL,
+        env={"PATH": "", "OMP_NUM_THREADS": "1", "POTLUCK_RUNS_DIR": str(folder / "alone")},
+        check=True,
+    )
+
+
+def difference(checkpoint: Path, alone: Path) -> float:
+    """The largest between a checkpoint's parameters and those of one process."""
+    state = torch.load(checkpoint, weights_only=True)["model"]
+    pairs = zip(state.values(), torch.load(alone, weights_only=True), strict=True)
+    return max((mine - theirs).abs().max().item() for mine, theirs in pairs)
+
+
+if __name__ == "__main__":
+    main()

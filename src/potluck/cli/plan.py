@@ -1,0 +1,51 @@
+"""potluck plan: what a run would do, before it does."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def plan(
+    profiles: Annotated[
+        list[Path] | None,
+        typer.Argument(help="Profiles of other machines, from `potluck profile --json`.", show_default=False),
+    ] = None,
+    model: Annotated[str, typer.Option(help="simple_cnn, resnet18, resnet50, bert or gpt2.")] = "simple_cnn",
+    model_size: Annotated[
+        str | None, typer.Option(help="The model's size: tiny, small, base.", show_default=False)
+    ] = None,
+    mixed_precision: Annotated[str, typer.Option(help="no, fp16 or bf16.")] = "no",
+    global_batch: Annotated[int, typer.Option(help="Samples a step, over all workers.", min=1)] = 64,
+    policy: Annotated[str, typer.Option("--load-balance-policy", help="static, proportional or dynamic.")] = "dynamic",
+    keep: Annotated[
+        list[str] | None, typer.Option(help="A machine that is never benched; may be repeated.", show_default=False)
+    ] = None,
+    link: Annotated[
+        list[str] | None,
+        typer.Option(help="A machine's link, like rosa=100mbit; may be repeated.", show_default=False),
+    ] = None,
+    cable: Annotated[str, typer.Option(help="The faster cable to ask about.")] = "1gbit",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+) -> None:
+    """Say what a run would do: shares, samples/s with each machine added, who is benched, what a cable would bring."""
+    from potluck.core.environment import read_environment
+    from potluck.core.quantities import rate_bytes_per_s
+    from potluck.measuring.sources import gather_profiles, make_cluster, read_links
+    from potluck.planning.outlook import look_ahead
+    from potluck.workloads.models import find_model
+
+    size = model_size or find_model(model).default_size
+    found = gather_profiles(read_environment().home, profiles or [], f"{model}-{size}", mixed_precision)
+    cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
+    outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable))
+    if as_json:
+        import json
+
+        print(json.dumps(outlook.as_data()))
+        return
+    from rich.console import Console
+
+    from potluck.cli.plan_tables import show_outlook
+
+    show_outlook(Console(), outlook, cable)

@@ -1,0 +1,156 @@
+"""Every worker's share of the global batch, concluded by each for itself from the numbers of all."""
+
+import statistics
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from potluck.engine.roster import Roster
+from potluck.events.types import AnyEvent, MachineBenched, PlanChanged, StepTiming
+from potluck.measuring.compute_fit import ComputeFit
+from potluck.measuring.line_fit import Timed
+from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
+from potluck.planning.plan import Plan
+from potluck.planning.policies import find_policy
+from potluck.planning.rebalance import Decision, Setting, Told, rebalance
+
+_SETTLING_STEPS = 12  # after a group forms, every step may bring a better plan
+_EVERY = 5  # later, so many steps pass before the next look
+_NUM_WAITS = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How a run wants its work split."""
+
+    policy: str = "dynamic"
+    keep: tuple[str, ...] = ()
+    """Machines that are never benched."""
+
+    def __post_init__(self) -> None:
+        find_policy(self.policy)
+
+
+class Balance:
+    """The plan in force on one worker. It is the same on all: made from numbers that all have."""
+
+    def __init__(
+        self, wishes: Wishes, tell: Callable[[AnyEvent], None], prior: ComputeProfile | None, link: LinkProfile | None
+    ) -> None:
+        self.wishes = wishes
+        self.link = link
+        self.plan: Plan | None = None
+        self._tell = tell
+        self._fit = ComputeFit(prior)
+        self._waits_s: deque[float] = deque(maxlen=_NUM_WAITS)
+        self._samples = 0
+        self._num_commits = 0
+        self._is_trusted = True
+
+    def numbers(self) -> Told:
+        """What this worker tells the others about itself."""
+        wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
+        return Told.of(self._fit.profile(), self._samples, wait_s)
+
+    def timed(self, samples: int, pieces: int, timing: StepTiming) -> None:
+        """One committed step of this worker."""
+        if samples:
+            self._samples = samples
+            self._fit.add(Timed(samples, timing.own_s, pieces))
+            self._waits_s.append(timing.exchange_wait_s)
+
+    def shares(self, roster: Roster) -> list[int]:
+        """Every member's share: as it was told by hand, as planned, or the same for all."""
+        if roster.has_fixed_shares:
+            return [1 if member.share is None else member.share for member in roster.members]
+        if self.plan is not None and self.plan.workers == roster.order:
+            return list(self.plan.shares)
+        return [1] * len(roster.members)
+
+    def distrust(self) -> None:
+        """Workers came to different conclusions: from now on, only equal shares."""
+        self._is_trusted = False
+        self.plan = None
+
+    def form(self, roster: Roster, step: int, batch: int, exchange: Exchange) -> None:
+        """A group has formed: plan from what its members know of themselves; a newcomer counts as an average one."""
+        self.plan, self._num_commits = None, 0
+        self._waits_s.clear()
+        told = [Told(*member.told) for member in roster.members]
+        self._conclude(roster, _with_guesses(told), step, batch, exchange)
+
+    def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
+        """A step is done, and with it came everybody's numbers."""
+        self._num_commits += 1
+        if self._num_commits <= _SETTLING_STEPS or step % _EVERY == 0:
+            self._conclude(roster, told, step, batch, exchange)
+
+    def _conclude(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
+        if roster.has_fixed_shares or not self._is_trusted or len(roster.members) < 2:
+            return
+        setting = Setting(
+            batch=batch,
+            policy=roster.policy,
+            exchange=exchange,
+            links={
+                member.machine: LinkProfile(latency_s=member.link[0], bandwidth_bytes_per_s=member.link[1])
+                for member in roster.members
+                if member.link
+            },
+            keep=[name for name in roster.keep if name in roster.machines],
+        )
+        members = [(member.name, member.machine) for member in roster.members]
+        decision = rebalance(setting, members, told, self.plan)
+        if decision is None:
+            return
+        before, self.plan = self.plan, decision.plan
+        if decision.reason:
+            self._tell_plan(roster, told, decision, step, batch)
+            self._tell_benched(before, decision.plan, step)
+
+    def _tell_plan(self, roster: Roster, told: Sequence[Told], decision: Decision, step: int, batch: int) -> None:
+        plan = decision.plan
+        solo = {
+            member.name: numbers.profile.solo_speed(batch)
+            for member, numbers in zip(roster.members, told, strict=True)
+            if numbers.profile is not None
+        }
+        self._tell(
+            PlanChanged(
+                step=step + 1,
+                policy=plan.policy,
+                shares=plan.share_of,
+                reason=decision.reason,
+                step_s=plan.prediction.step_s,
+                samples_per_s=plan.prediction.samples_per_s,
+                error=plan.prediction.error,
+                solo_samples_per_s=solo,
+                machines={member.name: member.machine for member in roster.members},
+            )
+        )
+
+    def _tell_benched(self, before: Plan | None, plan: Plan, step: int) -> None:
+        already: Collection[str] = () if before is None else before.benched
+        for machine in plan.benched:
+            if machine not in already:
+                with_it = 0.0 if before is None else before.prediction.samples_per_s
+                self._tell(
+                    MachineBenched(
+                        step=step + 1,
+                        machine=machine,
+                        reason=f"{plan.prediction.samples_per_s:,.1f} samples/s without it, {with_it:,.1f} with it",
+                        samples_per_s=plan.prediction.samples_per_s,
+                        samples_per_s_with_it=with_it,
+                    )
+                )
+
+
+def _with_guesses(told: Sequence[Told]) -> list[Told]:
+    """A worker that knows nothing of its own cost counts as the average of the others, until its first step."""
+    known = [numbers for numbers in told if numbers.profile is not None]
+    if not known:
+        return list(told)
+    fixed_s = statistics.fmean(numbers.fixed_s for numbers in known)
+    per_sample_s = statistics.fmean(numbers.per_sample_s for numbers in known)
+    guess = Told(fixed_s, per_sample_s, memory_cap=0.0, error=1.0, exchange_wait_s=0.0)
+    return [numbers if numbers.profile is not None else guess for numbers in told]

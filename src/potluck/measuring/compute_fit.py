@@ -1,0 +1,132 @@
+"""A worker's cost from its timings: once from a trial, and again and again from a run's own steps."""
+
+import statistics
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from potluck.measuring.line_fit import Line, Timed, fit_line
+from potluck.planning.costs import ComputeProfile
+
+_WINDOW = 48
+_HALF_LIFE = 16  # timings after which one counts half
+_NUM_RECENT = 4
+_OTHER_PACE = 1.15  # all recent timings beyond this factor: the machine itself has changed
+_BAD_FIT = 0.1
+_SMALLEST_PART = 16
+
+
+def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_cap: int | None = None) -> ComputeProfile:
+    """The cost that a trial at several batch sizes shows; a curve through the medians where a line is far off."""
+    medians = {size: statistics.median(times) for size, times in sorted(seconds_by_size.items())}
+    # The smallest sizes often take kernels of their own, and hardly a share is so small.
+    timings = [Timed(size, seconds) for size, seconds in medians.items() if size * _SMALLEST_PART >= max(medians)]
+    line = fit_line(timings, [1.0] * len(timings))
+    deviations = [abs(line.seconds(timed) / timed.seconds - 1) for timed in timings]
+    noise = statistics.median(_relative_error(times) for times in seconds_by_size.values())
+    profile = _as_profile(line, memory_cap, error=noise)
+    if len(timings) < 3 or max(deviations) <= _BAD_FIT:
+        return replace(profile, error=max(noise, statistics.median(deviations)))
+    return _curve(medians, memory_cap, noise)
+
+
+class ComputeFit:
+    """Follows a worker's own work through a run. A machine that slows down is seen after four steps."""
+
+    def __init__(self, prior: ComputeProfile | None = None, memory_cap: int | None = None) -> None:
+        self._prior = prior
+        self.memory_cap = memory_cap if memory_cap is not None or prior is None else prior.memory_cap
+        self._timings: deque[Timed] = deque(maxlen=_WINDOW)
+
+    def __len__(self) -> int:
+        return len(self._timings)
+
+    def add(self, timed: Timed) -> None:
+        """One committed step. A worker without samples shows nothing of its cost."""
+        if timed.samples < 1 or timed.seconds <= 0:
+            return
+        self._timings.append(timed)
+        self._notice_another_pace()
+
+    def profile(self) -> ComputeProfile | None:
+        """The cost as of now; the prior before the first timing, None if there was none."""
+        if not self._timings:
+            return self._prior
+        if self._prior is not None and self._prior.curve:
+            return self._prior_at_this_pace(self._prior)
+        known = None if self._prior is None else self._prior.fixed_s / self._prior.per_sample_s
+        timings = list(self._timings)
+        line = fit_line(timings, _weights(len(timings)), known)
+        recent = timings[-_NUM_RECENT:]
+        if _are_of_another_pace([timed.seconds / line.seconds(timed) for timed in recent]):
+            # Old timings of other sizes contradict the new ones: believe the new.
+            line = fit_line(recent, _weights(len(recent)), known)
+        return _as_profile(line, self.memory_cap, line.error)
+
+    def _prior_at_this_pace(self, prior: ComputeProfile) -> ComputeProfile:
+        recent = list(self._timings)[-_HALF_LIFE:]
+        ratios = [timed.seconds / replace(prior, memory_cap=None).seconds(timed.samples) for timed in recent]
+        if any(timed.pieces > 1 for timed in recent):
+            ratios = [timed.seconds / prior.seconds(timed.samples) for timed in recent]
+        scaled = prior.slowed(statistics.median(ratios))
+        return replace(scaled, memory_cap=self.memory_cap, error=_relative_error(ratios))
+
+    def _notice_another_pace(self) -> None:
+        """Rescale what was seen before, if all recent timings say that the machine itself is slower or faster.
+
+        Only timings of about the same size are compared: another size may cost more for other reasons.
+        """
+        timings = list(self._timings)
+        recent, older = timings[-_NUM_RECENT:], timings[:-_NUM_RECENT]
+        size = statistics.median(timed.samples for timed in recent)
+        alike = [timed for timed in older if 0.8 <= timed.samples / size <= 1.25]
+        if len(recent) < _NUM_RECENT or len(alike) < _NUM_RECENT:
+            return
+        usual_s = statistics.median(timed.seconds / timed.samples for timed in alike)
+        ratios = [timed.seconds / timed.samples / usual_s for timed in recent]
+        if _are_of_another_pace(ratios):
+            pace = statistics.median(ratios)
+            self._timings.clear()
+            self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
+            self._timings.extend(recent)
+
+
+def _are_of_another_pace(ratios: Sequence[float]) -> bool:
+    """All on one side, and far: noise seldom does that four times in a row."""
+    return min(ratios) > _OTHER_PACE or max(ratios) < 1 / _OTHER_PACE
+
+
+def _weights(count: int) -> list[float]:
+    return [0.5 ** ((count - 1 - index) / _HALF_LIFE) for index in range(count)]
+
+
+def _as_profile(line: Line, memory_cap: int | None, error: float) -> ComputeProfile:
+    return ComputeProfile(
+        fixed_s=line.fixed_samples * line.per_sample_s,
+        per_sample_s=line.per_sample_s,
+        memory_cap=memory_cap,
+        error=error,
+    )
+
+
+def _curve(medians: Mapping[int, float], memory_cap: int | None, error: float) -> ComputeProfile:
+    """Straight from median to median; they must rise, so one below its predecessor is lifted a little above it."""
+    points: list[tuple[int, float]] = []
+    for size, seconds in medians.items():
+        points.append((size, max(seconds, points[-1][1] * 1.001) if points else seconds))
+    (before, before_s), (last, last_s) = list(pairwise(points))[-1]
+    return ComputeProfile(
+        fixed_s=points[0][1] / 2,  # below the smallest size nobody looked
+        per_sample_s=(last_s - before_s) / (last - before),
+        memory_cap=memory_cap,
+        error=error,
+        curve=tuple(points),
+    )
+
+
+def _relative_error(values: Sequence[float]) -> float:
+    """The standard error of the median, relative, from absolute deviations."""
+    middle = statistics.median(values)
+    spread = 1.4826 * statistics.median(abs(value - middle) for value in values)
+    return float(spread / middle / len(values) ** 0.5)

@@ -1,0 +1,157 @@
+"""How much fits: free memory of this machine or of the cgroup that it is confined to, and the largest micro-batch."""
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from potluck.core.errors import MeasureError
+
+_PROC = Path("/proc")
+_CGROUPS = Path("/sys/fs/cgroup")
+_USABLE = 0.8  # of what is free: others on the machine need some too
+_UNLIMITED = 1 << 60  # how cgroup v1 writes "no limit"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether this is how Python, the CPU allocator or an accelerator says that memory is used up."""
+    told = str(error).lower()
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and ("out of memory" in told or "can't allocate memory" in told))
+    )
+
+
+class MemoryCap:
+    """The largest micro-batch that may be tried; it only ever gets smaller."""
+
+    def __init__(self, cap: int | None = None) -> None:
+        self.cap = cap
+
+    def halve(self, failed: int) -> int:
+        """That many samples did not fit: remember it, and return how many to try next."""
+        if failed <= 1:
+            raise MeasureError(
+                "one sample of this model does not fit into this machine's memory",
+                fix="choose a smaller --model-size, or add --gradient-checkpointing",
+            )
+        self.cap = failed // 2 if self.cap is None else min(self.cap, failed // 2)
+        return self.cap
+
+
+def find_memory_cap(
+    run: Callable[[int], None], largest: int, *, free_bytes: Callable[[], int] | None = None
+) -> int | None:
+    """The largest micro-batch that fits, by trying 1, 2, 4 and so on; None if `largest` fits.
+
+    An accelerator says when it is full. The CPU's memory is never filled: with `free_bytes` given, what the next size
+    will need is reckoned from the last ones, and not tried if it would be more than there is.
+    """
+    fits = 0
+    room = None if free_bytes is None else int(free_bytes() * _USABLE)
+    peak = PeakMemory()
+    grown: dict[int, int] = {}
+    for size in _doubling(largest):
+        if room is not None and (most := _most_that_fits(grown, room)) < size:
+            return max(1, most)
+        peak.restart()
+        try:
+            run(size)
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return MemoryCap(fits or None).halve(size)
+        fits, grown[size] = size, peak.grown_bytes()
+    return None
+
+
+def _doubling(largest: int) -> Iterator[int]:
+    size = 1
+    while size < largest:
+        yield size
+        size *= 2
+    yield largest
+
+
+def _most_that_fits(grown: dict[int, int], room: int) -> int:
+    """By the line through the last two sizes, which know best what a sample costs."""
+    if len(grown) < 2:
+        return 1 << 40
+    (smaller, smaller_bytes), (size, size_bytes) = list(grown.items())[-2:]
+    per_sample = max(1.0, (size_bytes - smaller_bytes) / (size - smaller))
+    return size + int((room - size_bytes) / per_sample)
+
+
+class PeakMemory:
+    """How much larger this process was at most, since `restart`, than when this object was made; Linux keeps the mark.
+
+    Freed memory that the allocator holds on to counts as used before as after, so it hides nothing.
+    """
+
+    def __init__(self) -> None:
+        self._before = _status_bytes("VmRSS")
+
+    def restart(self) -> None:
+        # Where that is not allowed the mark stays at the highest peak, so growth is reckoned too large: a smaller cap.
+        with suppress(OSError):
+            (_PROC / "self/clear_refs").write_text("5")
+
+    def grown_bytes(self) -> int:
+        return max(0, _status_bytes("VmHWM") - self._before)
+
+
+def free_memory_bytes(limit: int | None = None) -> int:
+    """What this process can still get: free memory, less where a cgroup or the given limit for it says so."""
+    room = [_meminfo_bytes("MemAvailable"), *_cgroup_room()]
+    if limit is not None:
+        room.append(limit - _status_bytes("VmRSS"))
+    return max(0, min(room))
+
+
+def _cgroup_room() -> Iterator[int]:
+    """What is left in this process's cgroup and in each one above it, v1 or v2."""
+    for line in (_PROC / "self/cgroup").read_text().splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0" and not controllers:
+            root, limit, usage, cache = _CGROUPS, "memory.max", "memory.current", "inactive_file"
+        elif "memory" in controllers.split(","):
+            root, cache = _CGROUPS / "memory", "total_inactive_file"
+            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+        else:
+            continue
+        inside = PurePosixPath(path.lstrip("/"))
+        for folder in (root / inside, *(root / above for above in inside.parents)):
+            most, used = _number(folder / limit), _number(folder / usage)
+            if most is not None and used is not None and most < _UNLIMITED:
+                yield most - used + _stat_bytes(folder / "memory.stat", cache)
+
+
+def _number(file: Path) -> int | None:
+    """The file's number; None where there is no file, or no limit."""
+    try:
+        text = file.read_text().strip()
+    except OSError:
+        return None
+    return int(text) if text.isdigit() else None
+
+
+def _stat_bytes(file: Path, key: str) -> int:
+    """Pages of files that the kernel gives back when asked."""
+    try:
+        lines = file.read_text().splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith(f"{key} ")), 0)
+
+
+def _meminfo_bytes(key: str) -> int:
+    return _kilobytes(_PROC / "meminfo", key)
+
+
+def _status_bytes(key: str) -> int:
+    return _kilobytes(_PROC / "self/status", key)
+
+
+def _kilobytes(file: Path, key: str) -> int:
+    lines = file.read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{key}:"))

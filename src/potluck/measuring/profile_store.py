@@ -1,0 +1,70 @@
+"""Profiles on disk, one for each (machine, device, model, precision), so that a second run starts well."""
+
+import re
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from potluck.core.atomic import write_text
+from potluck.core.errors import MeasureError
+from potluck.planning.costs import ComputeProfile, LinkProfile
+
+
+class StoredProfile(BaseModel):
+    """What was measured of one device with one model."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+
+    machine: str
+    device: str
+    model: str
+    """Name and size of a built-in model, or a script's own word for its model."""
+    precision: str
+    compute: ComputeProfile
+    gradient_bytes: int
+    """What every step exchanges."""
+    link: LinkProfile | None = None
+    trial: dict[int, float] = {}
+    """Median seconds by batch size, as measured."""
+    measured_at: float = 0.0
+    versions: dict[str, str] = {}
+
+
+def profile_file(home: Path, machine: str, device: str, model: str, precision: str) -> Path:
+    """Where that profile is kept."""
+    parts = (re.sub(r"[^A-Za-z0-9._-]", "-", part).lstrip(".") or "-" for part in (device, model, precision))
+    return home / "profiles" / machine / f"{'+'.join(parts)}.json"
+
+
+def save_profile(home: Path, profile: StoredProfile) -> Path:
+    """Keep it, in place of an older one."""
+    path = profile_file(home, profile.machine, profile.device, profile.model, profile.precision)
+    write_text(path, profile.model_dump_json(indent=2) + "\n")
+    return path
+
+
+def find_profile(home: Path, machine: str, device: str, model: str, precision: str) -> StoredProfile | None:
+    """The one that was kept, if any."""
+    path = profile_file(home, machine, device, model, precision)
+    return read_profile(path) if path.exists() else None
+
+
+def find_profiles(home: Path, model: str, precision: str) -> list[StoredProfile]:
+    """All that were kept for this model, by machine."""
+    profiles = [read_profile(path) for path in sorted((home / "profiles").glob("*/*.json"))]
+    return [profile for profile in profiles if (profile.model, profile.precision) == (model, precision)]
+
+
+def read_profile(path: Path) -> StoredProfile:
+    """A profile from its file, checked."""
+    try:
+        return StoredProfile.model_validate_json(path.read_bytes())
+    except OSError as error:
+        raise MeasureError(f"{path} cannot be read: {error.strerror}", fix="check the path") from None
+    except ValidationError as error:
+        problem = error.errors()[0]
+        where = ".".join(map(str, problem["loc"]))
+        raise MeasureError(
+            f"{path} is not a profile: {where} {problem['msg'].lower()}".replace("  ", " "),
+            fix=f"measure that machine again: potluck profile --json > {path}",
+        ) from None

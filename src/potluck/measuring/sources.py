@@ -1,0 +1,70 @@
+"""From kept profiles to the cluster that a plan is made for."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from potluck.core.errors import MeasureError, did_you_mean
+from potluck.core.quantities import rate_bytes_per_s
+from potluck.measuring.profile_store import StoredProfile, find_profiles, read_profile
+from potluck.planning.cluster import Cluster, Worker
+from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
+
+
+def gather_profiles(home: Path, files: Iterable[Path], model: str, precision: str) -> list[StoredProfile]:
+    """Profiles for a plan: those kept on this computer, and files from others, which count for their machines.
+
+    Machines that are joined over the network would be asked here.
+    """
+    brought = [read_profile(path) for path in files]
+    for profile in brought:
+        if (profile.model, profile.precision) != (model, precision):
+            raise MeasureError(
+                f"{profile.machine}'s profile is of {profile.model} with precision {profile.precision!r}, "
+                f"the plan is for {model} with {precision!r}",
+                fix=f"measure that machine with the same model, or plan for {profile.model}",
+            )
+    named = {profile.machine for profile in brought}
+    kept = [profile for profile in find_profiles(home, model, precision) if profile.machine not in named]
+    if not brought and not kept:
+        name, _, size = model.rpartition("-")
+        raise MeasureError(
+            f"no machine was measured with {model} yet",
+            fix=f"measure this one: potluck profile --model {name} --model-size {size}",
+        )
+    return sorted([*brought, *kept], key=lambda profile: (profile.machine, profile.device))
+
+
+def make_cluster(
+    profiles: Sequence[StoredProfile], links: Mapping[str, LinkProfile] | None = None, *, overlap: float = 0.0
+) -> Cluster:
+    """One worker a profile; links given here count more than those in the profiles."""
+    numbers: dict[str, int] = {}
+    workers = []
+    for profile in profiles:
+        number = numbers[profile.machine] = numbers.get(profile.machine, -1) + 1
+        name = f"{profile.machine}-{number}"
+        workers.append(Worker(name=name, machine=profile.machine, compute=profile.compute))
+    num_bytes = max(profile.gradient_bytes for profile in profiles)
+    known = {profile.machine: profile.link for profile in profiles if profile.link is not None}
+    return Cluster(
+        workers=tuple(workers),
+        links={**known, **(links or {})},
+        exchange=replace(exchange_of(num_bytes), overlap=overlap),
+    )
+
+
+def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkProfile]:
+    """Links as a person writes them: rosa=100mbit."""
+    links = {}
+    for text in texts:
+        name, _, rate = text.partition("=")
+        if name not in machines:
+            raise MeasureError(f"there is no machine {name!r} for --link {text}", fix=did_you_mean(name, machines))
+        links[name] = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=rate_bytes_per_s(rate))
+    return links
+
+
+def exchange_of(num_bytes: int) -> Exchange:
+    """What is sent for gradients of that size: a small tensor of counts, and the buckets."""
+    return Exchange(num_bytes=num_bytes, num_messages=1 + -(-num_bytes // bucket_bytes(num_bytes)))

@@ -1,0 +1,105 @@
+"""Which machines take part: those with which a step is shortest. The others are benched, and so is their link.
+
+A step takes max_i work_i(b_i) + what the work does not hide of the exchange. With few machines every set of them is
+tried, so the answer is exact. With more, sets are tried that drop the slowest links, then the least able machines.
+"""
+
+from collections.abc import Collection
+from itertools import product
+from typing import NamedTuple
+
+import numpy as np
+
+from potluck.core.errors import PlanError
+from potluck.planning.cluster import Cluster, check_names
+from potluck.planning.water_filling import Numbers, fill
+
+_FEW_MACHINES = 8
+_NUM_LINK_LEVELS = 6
+_NUM_SIZES = 8
+
+
+class Choice(NamedTuple):
+    """Machines that take part, the shares of all workers, and the step that this gives."""
+
+    active: Numbers
+    shares: Numbers
+    step_s: float
+    work_s: float
+
+
+def choose_shares(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
+    """The shares with the shortest step; machines to keep take part beside the best, each worker with a sample."""
+    check_names(cluster, keep)
+    if len(cluster.machines) <= _FEW_MACHINES:
+        best = _best_of(cluster, batch, _all_sets(len(cluster.machines)))
+    else:
+        best = _drop_slow_links(cluster, batch, _one(cluster, batch, np.ones(len(cluster.machines), dtype=bool)))
+        best = _drop_the_least_able(cluster, batch, best)
+    kept = np.array([name in keep for name in cluster.machines])
+    if kept.any():
+        best = _best_of(cluster, batch, (best.active | kept)[None], least=kept)
+    return tuple(best.shares.tolist())
+
+
+def _best_of(cluster: Cluster, batch: int, sets: Numbers, least: Numbers | None = None) -> Choice:
+    """The set of machines [sets, machines] with the shortest step; of equals the first."""
+    at_least = np.zeros(len(cluster.workers), dtype=int) if least is None else least[cluster.machine_of].astype(int)
+    if at_least.sum() > batch:
+        raise PlanError(
+            f"a global batch of {batch} cannot be split over {at_least.sum()} workers that must take part",
+            fix=f"choose --global-batch of at least {at_least.sum()}, or --keep fewer machines",
+        )
+    filled = fill(cluster.table, batch, sets[:, cluster.machine_of], at_least)
+    steps_s = [_step_s(cluster, *row) for row in zip(sets, filled.work_s.tolist(), strict=True)]
+    best = min(range(len(sets)), key=steps_s.__getitem__)
+    shares = filled.shares[best]
+    return Choice(cluster.is_active(shares), shares, steps_s[best], float(filled.work_s[best]))
+
+
+def _one(cluster: Cluster, batch: int, active: Numbers) -> Choice:
+    """The best shares among the machines of one set, without looking at the others."""
+    workers = np.flatnonzero(active[cluster.machine_of])
+    everybody = np.ones((1, len(workers)), dtype=bool)
+    filled = fill(cluster.table.only(workers), batch, everybody, np.zeros(len(workers), dtype=int))
+    shares = np.zeros(len(cluster.workers), dtype=np.int64)
+    shares[workers] = filled.shares[0]
+    work_s = float(filled.work_s[0])
+    used = cluster.is_active(shares)
+    return Choice(used, shares, _step_s(cluster, used, work_s), work_s)
+
+
+def _step_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
+    return work_s + cluster.exchange.exposed_s(cluster.wire_s(active), work_s)
+
+
+def _all_sets(num_machines: int) -> Numbers:
+    """Every set: large ones first, so that nobody is benched for nothing, then those with the first machines."""
+    sets = np.array(list(product([True, False], repeat=num_machines))[:-1])
+    return sets[np.argsort(-sets.sum(1), kind="stable")]
+
+
+def _drop_slow_links(cluster: Cluster, batch: int, best: Choice) -> Choice:
+    """Without the machines whose link is below one of a few levels."""
+    links = [cluster.links.get(name) for name in cluster.machines]
+    speed = np.array([np.inf if link is None else link.bandwidth_bytes_per_s for link in links])
+    levels = np.unique(speed[best.active])
+    for level in levels[1 :: max(1, len(levels) // _NUM_LINK_LEVELS)]:
+        active = best.active & (speed >= level)
+        # Fewer machines never work for a shorter time: if even that time would not pay, nobody need be asked.
+        if _step_s(cluster, active, best.work_s) < best.step_s:
+            best = min(best, _one(cluster, batch, active), key=lambda choice: choice.step_s)
+    return best
+
+
+def _drop_the_least_able(cluster: Cluster, batch: int, best: Choice) -> Choice:
+    """Fewer machines are fewer hops."""
+    most = np.bincount(cluster.machine_of, weights=cluster.table.most(np.array([best.work_s]), batch))
+    order = np.argsort(-most / np.bincount(cluster.machine_of), kind="stable")
+    order = order[best.active[order]]
+    for size in sorted({len(order) * part // _NUM_SIZES for part in range(1, _NUM_SIZES)} - {0}, reverse=True):
+        active = np.zeros(len(cluster.machines), dtype=bool)
+        active[order[:size]] = True
+        if _step_s(cluster, active, best.work_s) < best.step_s:
+            best = min(best, _one(cluster, batch, active), key=lambda choice: choice.step_s)
+    return best

@@ -1,0 +1,137 @@
+"""What a step costs: a worker's own work by its share, and the exchange of gradients by who is in the ring."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from potluck.core.errors import PlanError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComputeProfile:
+    """How one worker's own work grows with its share: seconds = ceil(b / memory_cap) * fixed + per_sample * b.
+
+    Own work is all that a worker does between two exchanges without waiting for others.
+    """
+
+    fixed_s: float
+    per_sample_s: float
+    memory_cap: int | None = None
+    """The largest micro-batch that fits; None where no limit was met."""
+    error: float = 0.0
+    """Of a prediction, relative: one standard error."""
+    curve: tuple[tuple[int, float], ...] = ()
+    """Measured (samples, seconds) of one micro-batch to go along where a line fits badly; the line takes over after."""
+
+    def __post_init__(self) -> None:
+        points = [(0, self.fixed_s), *self.curve]
+        rises = all(x < later_x and y < later_y for (x, y), (later_x, later_y) in pairwise(points))
+        fits = self.memory_cap is None or self.memory_cap >= 1
+        if not (self.fixed_s >= 0 and self.per_sample_s > 0 and rises and fits and self.error >= 0):
+            raise PlanError(f"{self} is not a cost that grows with samples", fix="measure again: potluck profile")
+
+    def seconds(self, samples: int) -> float:
+        """The worker's own work for that many samples."""
+        if self.memory_cap is None:
+            return self._one_micro_batch(samples)
+        whole, rest = divmod(samples, self.memory_cap)
+        return whole * self._one_micro_batch(self.memory_cap) + self._one_micro_batch(rest)
+
+    def solo_speed(self, most: int) -> float:
+        """Samples/s of the worker alone, at its best batch size up to `most`."""
+        sizes = {most, *(samples for samples, _ in self.curve)}
+        if self.memory_cap is not None:
+            sizes |= {self.memory_cap, most // self.memory_cap * self.memory_cap}
+        return max(size / self.seconds(size) for size in sizes if 1 <= size <= most)
+
+    def slowed(self, factor: float) -> "ComputeProfile":
+        """The same machine at another pace."""
+        return ComputeProfile(
+            fixed_s=self.fixed_s * factor,
+            per_sample_s=self.per_sample_s * factor,
+            memory_cap=self.memory_cap,
+            error=self.error,
+            curve=tuple((samples, seconds * factor) for samples, seconds in self.curve),
+        )
+
+    def line_near(self, samples: int) -> "ComputeProfile":
+        """The straight line that a curve is near this many samples; a line is itself."""
+        if not self.curve:
+            return self
+        low, high = max(1, samples // 2), samples + max(1, samples // 2)
+        if self.memory_cap is not None:
+            high = min(high, self.memory_cap)
+            low = min(low, max(1, high - 1))
+        low_s, high_s = self._one_micro_batch(low), self._one_micro_batch(high)
+        slope = (high_s - low_s) / (high - low) if high > low else self.per_sample_s
+        fixed_s = max(0.0, self._one_micro_batch(min(samples, high)) - slope * min(samples, high))
+        return ComputeProfile(fixed_s=fixed_s, per_sample_s=slope, memory_cap=self.memory_cap, error=self.error)
+
+    def _one_micro_batch(self, samples: int) -> float:
+        if samples == 0:
+            return 0.0
+        before, after = (0, self.fixed_s), None
+        for point in self.curve:
+            if point[0] > samples:
+                after = point
+                break
+            before = point
+        slope = self.per_sample_s if after is None else (after[1] - before[1]) / (after[0] - before[0])
+        return before[1] + slope * (samples - before[0])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkProfile:
+    """A machine's way to the others."""
+
+    latency_s: float
+    bandwidth_bytes_per_s: float
+    error: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.latency_s >= 0 and self.bandwidth_bytes_per_s > 0):
+            raise PlanError(f"{self} is not a link", fix="measure it again, or name it with --link NAME=100mbit")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exchange:
+    """What travels in every step, and how much of the journey the workers' own work hides."""
+
+    num_bytes: int
+    num_messages: int = 1
+    """Buckets: each pays the latency."""
+    overlap: float = 0.0
+    """Seconds of exchange that a second of the slowest worker's work hides, 0 to 1."""
+    stretch: float = 1.0
+    """Measured seconds over those of the formula."""
+
+    def wire_s(self, num_workers: int, latency_s: float, bandwidth_bytes_per_s: float) -> float:
+        """2(n-1) * latency for each message + 2(n-1)/n * bytes / bandwidth, both of the slowest link in the ring."""
+        hops = 2 * (num_workers - 1)
+        sending_s = hops / num_workers * self.num_bytes / bandwidth_bytes_per_s
+        return self.stretch * (self.num_messages * hops * latency_s + sending_s)
+
+    def exposed_s(self, wire_s: float, work_s: float) -> float:
+        """What is left of the exchange when the slowest worker has done its work."""
+        return max(0.0, wire_s - self.overlap * work_s)
+
+
+def bucket_bytes(num_bytes: int) -> int:
+    """The size of a bucket for gradients of that many bytes: about sixteen buckets, each of 1 to 25 MB.
+
+    What the last bucket holds cannot be hidden behind backward. DDP's own 25 MB suit a datacentre's network: a small
+    model would be one bucket, and on a home network wait for all of it.
+    """
+    return min(25 << 20, max(1 << 20, num_bytes // 16))
+
+
+def calibrate(exchange: Exchange, wire_s: float, work_s: float, exposed_s: float) -> Exchange:
+    """The exchange that explains what a ring really showed; wire_s is the formula's time for that ring, stretch 1."""
+    if wire_s <= 0 or work_s <= 0:
+        return exchange
+    hidden_s = wire_s - exposed_s
+    return Exchange(
+        num_bytes=exchange.num_bytes,
+        num_messages=exchange.num_messages,
+        overlap=min(1.0, max(0.0, hidden_s / work_s)),
+        stretch=max(1.0, exposed_s / wire_s),
+    )

@@ -1,0 +1,90 @@
+"""A plan in words and numbers: who takes what and why, who is benched and what it would cost, where the time goes."""
+
+from collections.abc import Iterator
+
+from potluck.planning.cluster import Cluster
+from potluck.planning.costs import LinkProfile
+from potluck.planning.plan import Plan
+from potluck.planning.what_if import if_kept
+
+
+def explain(cluster: Cluster, plan: Plan) -> list[str]:
+    """Lines for a person, the most important first."""
+    step = plan.prediction
+    low, high = step.band
+    lines = [
+        f"a step of {step.samples} samples takes {seconds_text(step.step_s)}: {step.samples_per_s:,.1f} samples/s "
+        f"(between {low:,.1f} and {high:,.1f})"
+    ]
+    lines += _shares(cluster, plan)
+    lines += [explain_benched(cluster, plan, machine) for machine in plan.benched]
+    lines.append(
+        f"of each step {_share(step.slowest_work_s, step.step_s)} is work, "
+        f"{_share(step.exposed_exchange_s, step.step_s)} exchange that the work does not hide, "
+        f"{_share(step.overhead_s, step.step_s)} the rest"
+    )
+    unknown = [name for name in cluster.machines if name not in cluster.links]
+    if unknown and len(cluster.machines) > 1:
+        lines.append(f"nobody measured the link of {', '.join(unknown)}: its exchange counts as free")
+    return lines
+
+
+def explain_benched(cluster: Cluster, plan: Plan, machine: str) -> str:
+    """Why a machine does not take part, in one line."""
+    step = plan.prediction
+    with_it = if_kept(cluster, plan, machine).prediction
+    link = cluster.links.get(machine)
+    because = f"its own work for one sample takes {seconds_text(min(_first_sample(cluster, machine)))}"
+    if with_it.exposed_exchange_s - step.exposed_exchange_s > with_it.slowest_work_s - step.slowest_work_s:
+        by = "" if link is None else f" over its link of {link_text(link)}"
+        because = f"the exchange{by} would take {seconds_text(with_it.exposed_exchange_s)} more than work hides"
+    return (
+        f"{machine} is benched: with it a step would take {seconds_text(with_it.step_s)} instead of "
+        f"{seconds_text(step.step_s)}, because {because}; keep it with --keep {machine}"
+    )
+
+
+def _shares(cluster: Cluster, plan: Plan) -> Iterator[str]:
+    for index, (worker, share) in enumerate(zip(cluster.workers, plan.shares, strict=True)):
+        if share == 0:
+            continue
+        cost, wait_s = worker.compute, plan.prediction.straggler_wait_s(index)
+        pieces = "" if cost.memory_cap is None or share <= cost.memory_cap else f" in pieces of {cost.memory_cap}"
+        shape = f"{seconds_text(cost.fixed_s)} fixed, {seconds_text(cost.per_sample_s)} a sample"
+        if cost.curve:
+            shape = "as measured at several sizes"
+        wait = f", then waits {seconds_text(wait_s)}" if wait_s > 0 else ""
+        yield (
+            f"{worker.name} takes {share} samples{pieces}: {seconds_text(plan.prediction.work_s[index])} of work "
+            f"({shape}){wait}"
+        )
+
+
+def _first_sample(cluster: Cluster, machine: str) -> list[float]:
+    return [worker.compute.seconds(1) for worker in cluster.workers if worker.machine == machine]
+
+
+def _share(part_s: float, whole_s: float) -> str:
+    return f"{100 * part_s / whole_s:.0f} %" if whole_s > 0 else "0 %"
+
+
+def seconds_text(seconds: float) -> str:
+    """A duration with three digits: 1.53 s, 12.4 ms, 87 us."""
+    for unit, size in (("s", 1.0), ("ms", 1e-3)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds / 1e-6:.0f} us"
+
+
+def link_text(link: LinkProfile) -> str:
+    """A link's rate as its seller writes it: 100 Mbit/s."""
+    return rate_text(link.bandwidth_bytes_per_s)
+
+
+def rate_text(bytes_per_s: float) -> str:
+    """Bytes per second in bits per second, three digits."""
+    bits = bytes_per_s * 8
+    for unit, size in (("Gbit/s", 1e9), ("Mbit/s", 1e6)):
+        if bits >= size:
+            return f"{bits / size:.3g} {unit}"
+    return f"{bits / 1e3:.3g} kbit/s"

@@ -1,0 +1,71 @@
+"""All that `potluck plan` has to say, as data."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from potluck.planning.cluster import Cluster
+from potluck.planning.explain import explain
+from potluck.planning.plan import Plan, make_plan
+from potluck.planning.what_if import Added, add_one_by_one, with_links_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """A plan, and what would be otherwise."""
+
+    cluster: Cluster
+    plan: Plan
+    added: list[Added]
+    with_cable: Plan | None
+    """None where no link is known."""
+    lines: list[str]
+
+    @property
+    def solo_sum(self) -> float:
+        """Solo samples/s of all machines together."""
+        return sum(row.solo_samples_per_s for row in self.added)
+
+    def as_data(self) -> dict[str, Any]:
+        """For scripts: keys are only ever added."""
+        step = self.plan.prediction
+        low, high = step.band
+        return {
+            "policy": self.plan.policy,
+            "global_batch": step.samples,
+            "shares": self.plan.share_of,
+            "benched": list(self.plan.benched),
+            "step_s": step.step_s,
+            "samples_per_s": step.samples_per_s,
+            "samples_per_s_low": low,
+            "samples_per_s_high": high,
+            "sum_of_solo_samples_per_s": self.solo_sum,
+            "work_s": dict(zip(self.plan.workers, step.work_s, strict=True)),
+            "exposed_exchange_s": step.exposed_exchange_s,
+            "overhead_s": step.overhead_s,
+            "added": [
+                {
+                    "machine": row.machine,
+                    "solo_samples_per_s": row.solo_samples_per_s,
+                    "samples_per_s": row.plan.prediction.samples_per_s,
+                    "benched": list(row.plan.benched),
+                }
+                for row in self.added
+            ],
+            "samples_per_s_with_cable": None if self.with_cable is None else self.with_cable.prediction.samples_per_s,
+            "explanation": self.lines,
+        }
+
+
+def look_ahead(
+    cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float
+) -> Outlook:
+    """The plan for these numbers, and the answers to what people ask next."""
+    plan = make_plan(cluster, batch, policy, keep)
+    return Outlook(
+        cluster=cluster,
+        plan=plan,
+        added=add_one_by_one(cluster, batch, policy, keep),
+        with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if cluster.links else None,
+        lines=explain(cluster, plan),
+    )

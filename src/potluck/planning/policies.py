@@ -1,0 +1,41 @@
+"""The policies: from a cluster and a global batch to every worker's share. Pure, and the same on every worker."""
+
+from collections.abc import Callable, Collection
+from typing import TypeAlias
+
+from potluck.core.errors import PlanError, did_you_mean
+from potluck.planning.benching import choose_shares
+from potluck.planning.cluster import Cluster, check_names
+from potluck.planning.split import split_by_shares
+
+Policy: TypeAlias = Callable[[Cluster, int, Collection[str]], tuple[int, ...]]
+
+
+def split_evenly(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
+    """Everyone the same; the first workers take one more where it does not come out even."""
+    check_names(cluster, keep)
+    each, more = divmod(batch, len(cluster.workers))
+    return tuple(each + (index < more) for index in range(len(cluster.workers)))
+
+
+def split_by_speed(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
+    """In proportion to solo speeds."""
+    check_names(cluster, keep)
+    speeds = [worker.compute.solo_speed(batch) for worker in cluster.workers]
+    scale = (1 << 40) / max(speeds)
+    return tuple(len(part) for part in split_by_shares(batch, [round(speed * scale) for speed in speeds]))
+
+
+def split_by_fit(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
+    """So that all finish together, without the machines that would make the step longer."""
+    return choose_shares(cluster, batch, keep)
+
+
+POLICIES: dict[str, Policy] = {"static": split_evenly, "proportional": split_by_speed, "dynamic": split_by_fit}
+
+
+def find_policy(name: str) -> Policy:
+    """Find a policy by name."""
+    if name not in POLICIES:
+        raise PlanError(f"there is no policy {name!r}", fix=did_you_mean(name, POLICIES))
+    return POLICIES[name]

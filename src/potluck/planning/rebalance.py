@@ -1,0 +1,98 @@
+"""What workers tell each other in a run, and what every one of them concludes from it."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from potluck.planning.cluster import Cluster, Worker
+from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile, calibrate
+from potluck.planning.plan import Plan, describe, make_plan, should_change
+
+
+class Told(NamedTuple):
+    """One worker's numbers, as they travel: floats only, 0 for what it does not know."""
+
+    fixed_s: float
+    per_sample_s: float
+    memory_cap: float
+    error: float
+    exchange_wait_s: float
+    """The usual time from its last gradient to the end of the exchange."""
+
+    @classmethod
+    def of(cls, profile: ComputeProfile | None, near: int, exchange_wait_s: float) -> "Told":
+        """What a worker with this cost and about so many samples tells; a curve as its line there."""
+        if profile is None:
+            return cls(0.0, 0.0, 0.0, 0.0, exchange_wait_s)
+        line = profile.line_near(max(1, near))
+        return cls(line.fixed_s, line.per_sample_s, float(line.memory_cap or 0), line.error, exchange_wait_s)
+
+    @property
+    def profile(self) -> ComputeProfile | None:
+        """The cost, if the worker knows it."""
+        if self.per_sample_s <= 0:
+            return None
+        cap = int(self.memory_cap) or None
+        return ComputeProfile(fixed_s=self.fixed_s, per_sample_s=self.per_sample_s, memory_cap=cap, error=self.error)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """What does not change from step to step."""
+
+    batch: int
+    policy: str
+    exchange: Exchange
+    links: Mapping[str, LinkProfile]
+    keep: Collection[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """The plan for the steps that follow, and why it differs from the one before; no reason if it does not."""
+
+    plan: Plan
+    reason: str = ""
+
+
+def rebalance(
+    setting: Setting, workers: Sequence[tuple[str, str]], told: Sequence[Told], current: Plan | None
+) -> Decision | None:
+    """What every worker concludes from everybody's numbers, by (name, machine); None while a cost is unknown.
+
+    A worker that joins without a profile gets its first samples by an even split.
+    """
+    profiles = [numbers.profile for numbers in told]
+    if any(profile is None for profile in profiles):
+        return None
+    members = tuple(
+        Worker(name=name, machine=machine, compute=profile)
+        for (name, machine), profile in zip(workers, profiles, strict=True)
+        if profile is not None
+    )
+    cluster = Cluster(workers=members, links=setting.links, exchange=setting.exchange)
+    names = tuple(worker.name for worker in members)
+    if current is None or current.workers != names:
+        return Decision(make_plan(cluster, setting.batch, setting.policy, setting.keep), "the workers changed")
+    cluster = _as_seen(cluster, told, current)
+    now = describe(cluster, current.shares, current.policy)
+    if setting.policy != "dynamic":
+        return Decision(now)
+    proposed = make_plan(cluster, setting.batch, setting.policy, setting.keep)
+    if not should_change(now, proposed):
+        return Decision(now)
+    gain = 1 - proposed.prediction.step_s / now.prediction.step_s
+    return Decision(proposed, f"a step should be {100 * gain:.0f} % shorter")
+
+
+def _as_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> Cluster:
+    """The cluster with the exchange as the current ring shows it: the wait of the worker that waits least."""
+    waits = [numbers.exchange_wait_s for numbers, share in zip(told, current.shares, strict=True) if share > 0]
+    shares = np.array(current.shares)
+    work_s = float(cluster.table.seconds(shares).max())
+    wire_s = cluster.wire_s(cluster.is_active(shares))
+    if wire_s <= 0:
+        return replace(cluster, overhead_s=min(waits))  # nobody measured the links: what is seen must do
+    return replace(cluster, exchange=calibrate(cluster.exchange, wire_s, work_s, min(waits)))

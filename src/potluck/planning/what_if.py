@@ -1,0 +1,48 @@
+"""Questions before a run: what each machine brings, what a faster cable would bring, what a benched one would cost."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+
+from potluck.planning.cluster import Cluster
+from potluck.planning.costs import LinkProfile
+from potluck.planning.plan import Plan, make_plan
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The plan with this machine and all before it."""
+
+    machine: str
+    solo_samples_per_s: float
+    plan: Plan
+
+
+def add_one_by_one(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> list[Added]:
+    """Plans for the fastest machine, the fastest two, and so on."""
+    speed = {machine: cluster.solo_speed(machine, batch) for machine in cluster.machines}
+    order = sorted(cluster.machines, key=lambda machine: -speed[machine])
+    rows = []
+    for count, machine in enumerate(order, start=1):
+        here = set(order[:count])
+        rows.append(Added(machine, speed[machine], make_plan(cluster.of(here), batch, policy, here & set(keep))))
+    return rows
+
+
+def with_links_of(
+    cluster: Cluster, batch: int, bandwidth_bytes_per_s: float, policy: str = "dynamic", keep: Collection[str] = ()
+) -> Plan:
+    """The plan if no link were slower than this."""
+    links = {
+        name: LinkProfile(
+            latency_s=link.latency_s,
+            bandwidth_bytes_per_s=max(link.bandwidth_bytes_per_s, bandwidth_bytes_per_s),
+            error=link.error,
+        )
+        for name, link in cluster.links.items()
+    }
+    return make_plan(replace(cluster, links=links), batch, policy, keep)
+
+
+def if_kept(cluster: Cluster, plan: Plan, machine: str) -> Plan:
+    """The best plan in which a benched machine takes part beside those that do."""
+    return make_plan(cluster, plan.prediction.samples, plan.policy, [machine])

@@ -1,0 +1,72 @@
+"""Real training steps of a built-in model, at any batch size, for a trial of this machine."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch.utils.data import default_collate
+
+from potluck.measuring.compute_fit import profile_from_trial
+from potluck.measuring.memory import find_memory_cap, free_memory_bytes
+from potluck.measuring.trial import run_trial, sizes_up_to
+from potluck.planning.costs import ComputeProfile
+from potluck.workloads.datasets import DataOptions, load_dataset
+from potluck.workloads.models import build_model, find_model
+
+_AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What a trial of a model on a device showed."""
+
+    compute: ComputeProfile
+    trial: dict[int, list[float]]
+    gradient_bytes: int
+
+
+def measure_model(
+    model: str,
+    size: str,
+    *,
+    precision: str,
+    device: torch.device,
+    largest: int,
+    budget_s: float,
+    memory_limit: int | None = None,
+) -> Measured:
+    """The cost of a model's steps on this device, up to a batch of `largest`, in about budget_s seconds."""
+    step, gradient_bytes = training_step(model, size, precision=precision, device=device, largest=largest)
+    free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
+    cap = find_memory_cap(step, largest, free_bytes=free_bytes)
+    trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
+    return Measured(profile_from_trial(trial, cap), trial, gradient_bytes)
+
+
+def training_step(
+    model: str, size: str, *, precision: str, device: torch.device, largest: int
+) -> tuple[Callable[[int], None], int]:
+    """A function that trains on so many samples and returns when the device is done; and the gradients' bytes."""
+    spec = find_model(model)
+    options = DataOptions(data_dir=Path("data"), num_samples=largest, seed=0)
+    splits = load_dataset(f"synthetic_{spec.reads}", options)
+    torch.manual_seed(0)
+    network = build_model(model, size, splits).to(device)
+    optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
+    samples = spec.task.view(splits.train)
+    batch = [column.to(device) for column in default_collate([samples[index] for index in range(largest)])]
+    context = torch.autocast(device.type, _AUTOCAST[precision]) if precision in _AUTOCAST else nullcontext()
+
+    def step(num_samples: int) -> None:
+        with context:
+            loss, _ = spec.task.loss(network, *(column[:num_samples] for column in batch))
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+        optimizer.zero_grad()
+        if device.type != "cpu":
+            torch.accelerator.synchronize(device)
+
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    return step, sum(parameter.numel() * parameter.element_size() for parameter in trained)

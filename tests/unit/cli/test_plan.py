@@ -1,0 +1,108 @@
+"""potluck profile and potluck plan, as a person and as a script see them."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from potluck.cli import app
+from potluck.core.errors import PotluckError
+from potluck.measuring.profile_store import StoredProfile, read_profile
+from potluck.planning.costs import ComputeProfile
+
+TINY = ["--model", "simple_cnn", "--model-size", "tiny"]
+
+
+@pytest.fixture
+def home(workplace, monkeypatch):
+    monkeypatch.setenv("POTLUCK_HOME", str(workplace / "home"))
+    monkeypatch.setenv("POTLUCK_MACHINE", "rosa")
+    return workplace / "home"
+
+
+def potluck(*arguments):
+    result = CliRunner().invoke(app, list(map(str, arguments)), env={"COLUMNS": "160"})
+    if isinstance(result.exception, PotluckError):
+        raise result.exception
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def profile(folder, machine, per_sample_s, **more):
+    values = {"device": "cpu", "model": "simple_cnn-tiny", "precision": "no", "gradient_bytes": 1_000_000, **more}
+    compute = ComputeProfile(fixed_s=0.001, per_sample_s=per_sample_s)
+    path = folder / f"{machine}.json"
+    path.write_text(StoredProfile(machine=machine, compute=compute, **values).model_dump_json())
+    return path
+
+
+def test_a_machine_is_measured_kept_and_planned_for(home):
+    table = potluck("profile", *TINY, "--device", "cpu", "--seconds", "0.2", "--global-batch", "16")
+    assert "rosa, cpu: simple_cnn-tiny" in table
+    kept = list(home.rglob("*.json"))
+    assert len(kept) == 1
+    stored = read_profile(kept[0])
+    assert stored.machine == "rosa"
+    assert stored.gradient_bytes > 10_000
+    assert 0 < stored.compute.seconds(16) < 10
+    outlook = json.loads(potluck("plan", *TINY, "--global-batch", "16", "--json"))
+    assert outlook["shares"] == {"rosa-0": 16}
+    assert outlook["samples_per_s"] == pytest.approx(16 / stored.compute.seconds(16))
+
+
+def test_a_profile_as_json_serves_a_plan_elsewhere(home, workplace):
+    text = potluck("profile", *TINY, "--device", "cpu", "--seconds", "0.2", "--global-batch", "8", "--json")
+    (workplace / "other.json").write_text(text)
+    (workplace / "third.json").write_text(json.dumps({**json.loads(text), "machine": "lily"}))
+    outlook = json.loads(potluck("plan", *TINY, workplace / "other.json", workplace / "third.json", "--json"))
+    assert sorted(outlook["shares"]) == ["lily-0", "rosa-0"]
+
+
+def test_a_small_memory_limit_gives_a_cap_and_no_crash(home):
+    text = potluck("profile", "--device", "cpu", "--seconds", "0.2", "--memory-limit", "1M", "--json")
+    assert json.loads(text)["compute"]["memory_cap"] < 64
+
+
+def test_the_plan_says_who_is_benched_why_and_what_a_cable_brings(home, workplace):
+    files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.002)]
+    text = potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=20mbit")
+    assert "elm is benched" in text
+    assert "20 Mbit/s" in text
+    assert "with links of 1gbit at least" in text
+    kept = json.loads(
+        potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=20mbit", "--keep", "elm", "--json")
+    )
+    alone = json.loads(potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=20mbit", "--json"))
+    assert kept["shares"]["elm-0"] > 0
+    assert alone["benched"] == ["elm"]
+    assert kept["samples_per_s"] < alone["samples_per_s"] < alone["samples_per_s_with_cable"]
+    assert [row["machine"] for row in alone["added"]] == ["oak", "elm"]
+
+
+@pytest.mark.parametrize("policy", ["static", "proportional", "dynamic"])
+def test_every_policy_can_be_asked_for(home, workplace, policy):
+    files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.003)]
+    outlook = json.loads(potluck("plan", *TINY, *files, "--load-balance-policy", policy, "--json"))
+    assert sum(outlook["shares"].values()) == 64
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["plan"],
+        ["plan", "missing.json"],
+        ["plan", *TINY, "oak.json", "--link", "elm=1gbit"],
+        ["plan", *TINY, "oak.json", "--link", "oak=fast"],
+        ["plan", *TINY, "oak.json", "--keep", "elm"],
+        ["plan", *TINY, "oak.json", "--load-balance-policy", "fair"],
+        ["plan", "oak.json"],
+        ["plan", "--model", "resnet19"],
+        ["profile", "--mixed-precision", "fp8"],
+        ["profile", "--memory-limit", "much"],
+    ],
+)
+def test_mistakes_say_what_to_type(home, workplace, arguments):
+    profile(workplace, "oak", 0.001)
+    with pytest.raises(PotluckError) as caught:
+        potluck(*arguments)
+    assert caught.value.fix

@@ -1,0 +1,76 @@
+"""The parts of a step add up to it, whatever order they come in."""
+
+import time
+
+import pytest
+
+from potluck.events.types import StepTiming
+from potluck.measuring.step_timer import StepTimer, exposed_exchange_s
+
+
+def spend(timer, seconds, part):
+    time.sleep(seconds)
+    timer.lap(part)
+
+
+def test_every_part_is_found_under_its_name_and_all_add_up():
+    timer = StepTimer()
+    began_s = time.perf_counter()
+    for _ in range(2):
+        spend(timer, 0.01, "data_wait_s")
+        time.sleep(0.02)
+        timer.gradients_ready()
+        spend(timer, 0.03, "exchange_wait_s")
+        spend(timer, 0.005, "commit_s")
+        timing = timer.commit()
+        slept = (timing.data_wait_s, timing.compute_s, timing.exchange_wait_s, timing.commit_s)
+        assert all(seconds >= least for seconds, least in zip(slept, (0.01, 0.02, 0.03, 0.005), strict=True))
+        took_s = time.perf_counter() - began_s
+        assert timing.step_s == pytest.approx(took_s, abs=0.001)
+        began_s += took_s
+
+
+def test_a_spoiled_attempt_is_time_lost_to_a_fault():
+    timer = StepTimer()
+    spend(timer, 0.01, "compute_s")
+    spend(timer, 0.01, "exchange_wait_s")
+    timer.spoil()
+    spend(timer, 0.005, "compute_s")
+    timing = timer.commit()
+    assert timing.retry_s >= 0.02
+    assert timing.compute_s < timing.retry_s
+    assert timing.exchange_wait_s == 0.0
+    assert timer.commit().retry_s == 0.0
+
+
+def test_time_outside_steps_belongs_to_none():
+    timer = StepTimer()
+    time.sleep(0.02)
+    timer.restart()
+    assert timer.commit().step_s < 0.02
+
+
+def test_the_one_who_waits_least_waits_for_the_wire_only():
+    timings = [StepTiming(compute_s=1.0, exchange_wait_s=0.5), StepTiming(compute_s=1.4, exchange_wait_s=0.1)]
+    assert exposed_exchange_s(timings) == 0.1
+    assert [timing.step_s for timing in timings] == [1.5, 1.5]
+
+
+@pytest.mark.gpu
+def test_on_an_accelerator_compute_is_what_the_device_took():
+    import torch
+
+    device = torch.accelerator.current_accelerator(check_available=True)
+    if device is None:
+        pytest.skip("this computer has no accelerator")
+    matrix = torch.randn(4096, 4096, device=device)
+    torch.accelerator.synchronize()
+    timer = StepTimer(device)
+    timer.computing()
+    for _ in range(50):
+        matrix = (matrix @ matrix).tanh()
+    timer.gradients_ready()
+    torch.accelerator.synchronize()
+    timer.lap("exchange_wait_s")
+    timing = timer.commit()
+    assert timing.compute_s > 5 * timing.exchange_wait_s
