@@ -58,7 +58,7 @@ class Gathering:
         return process.wait(timeout_s), process.output
 
     def host(self, *options):
-        process = self.start("rosa", "host", "--no-mdns", *options)
+        process = self.start("rosa", "host", *options)
         self.line = process.expect("potluck join p1-", 30).split()[2]
         return process
 

@@ -25,6 +25,9 @@ def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_p
     with Gathering(tmp_path, PAIR) as gathering:
         host = gathering.host("--not-here")
         assert "172.17" not in host.output  # a bridge for containers leads nowhere
+        status, output = gathering.run("lily", "join")
+        assert status == 1
+        assert "1 host is heard, but there is no terminal to ask at" in output
         rosa, lily = gathering.lab["rosa"], gathering.lab["lily"]
 
         for machine, other, dialler in (

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from tests.lab.gathering import ROOT, SMALL, Gathering, samples_by_step
+from tests.lab.gathering import MACHINES, ROOT, SMALL, Gathering, samples_by_step
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
 MOST_TO_FIRST_STEP_S = 15.0
@@ -27,7 +27,8 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         assert first.wait(60) == 0, first.output
         assert {"rosa-0", "lily-1", "fern-2"} == {file.stem for file in gathering.home_run("first").glob("events/*")}
         assert set(samples_by_step(gathering.steps("first")).values()) == {64}
-        assert all(record.event.own_samples for record in gathering.steps("first"))
+        for name in MACHINES:  # one that would slow the others down takes no samples later on
+            assert any(record.event.own_samples for record in gathering.steps("first", name)), name
         assert (gathering.home_run("first") / "checkpoints" / "model_epoch_2.pth").is_file()
         assert "run first on rosa (cpu), lily (cpu), fern (cpu)" in first.output
         assert "first: finished" in first.output

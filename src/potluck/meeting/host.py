@@ -13,7 +13,7 @@ from pathlib import Path
 
 import uvicorn
 
-from potluck.core.errors import MeetingError
+from potluck.core.errors import MeetingError, PotluckError
 from potluck.meeting.bundle import BundleCache
 from potluck.meeting.certificate import Certificate, load_or_make
 from potluck.meeting.discovery import announcing
@@ -29,6 +29,7 @@ from potluck.meeting.roster import Roster
 from potluck.meeting.service import make_service
 
 _TICK_S = 1.0
+_TROUBLE_S = 10.0
 _AGENT_END_S = 90.0
 
 
@@ -138,8 +139,12 @@ class Host:
 
     async def _tick(self, show: Callable[[], None]) -> None:
         while True:
-            self.point.tick()
-            show()
+            try:
+                self.point.tick()
+                show()
+            except (PotluckError, OSError) as error:  # a full disk, a folder that was moved: the host stays
+                sys.stderr.write(f"potluck host: {error}\n")
+                await asyncio.sleep(_TROUBLE_S)
             await self.point.changes.wait(_TICK_S)
 
     def _enrol_this_machine(self) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from potluck.core.atomic import write_text
+from potluck.core.errors import EventLogError
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import parse_records, read_last_records, read_records
 from potluck.events.state import replay
@@ -33,7 +34,10 @@ def read_pace(folder: Path) -> Pace:
     """Look at the ends of the event files."""
     furthest, own = Pace(), {}
     for file in RunFolder(folder).event_files():
-        steps = [r.event for r in read_last_records(file, _TAIL_BYTES) if isinstance(r.event, StepCommitted)]
+        try:
+            steps = [r.event for r in read_last_records(file, _TAIL_BYTES) if isinstance(r.event, StepCommitted)]
+        except EventLogError:  # one machine's damaged file is no reason to show nothing
+            continue
         recent = steps[-_RECENT_STEPS:]
         seconds = sum(step.seconds for step in recent)
         if not recent or not seconds:
@@ -53,7 +57,11 @@ def read_length(folder: Path) -> int:
     for file in RunFolder(folder).event_files():
         with file.open("rb") as lines:
             head = lines.read(_TAIL_BYTES)
-        for record in parse_records(head[: head.rfind(b"\n") + 1], file):
+        try:
+            records = parse_records(head[: head.rfind(b"\n") + 1], file)
+        except EventLogError:
+            continue
+        for record in records:
             if isinstance(record.event, TrainingBegan):
                 return record.event.last_step
     return 0
@@ -62,7 +70,10 @@ def read_length(folder: Path) -> int:
 def write_summaries(folder: RunFolder) -> None:
     """logs/rank_<n>_metrics.json of every worker, from its events: each has written its own only where it was."""
     for file in folder.event_files():
-        state = replay(read_records(file))
+        try:
+            state = replay(read_records(file))
+        except EventLogError:
+            continue
         if state.run:
             text = json.dumps(summarise(state), indent=2, allow_nan=False)
             write_text(folder.metrics_file(state.worker), f"{text}\n")

@@ -16,7 +16,7 @@ from potluck.meeting.asking import prepare_script, prepare_training
 from potluck.meeting.changes import Changes
 from potluck.meeting.home import write_secret
 from potluck.meeting.lighthouses import Lighthouses
-from potluck.meeting.news import read_length, read_pace, write_summaries
+from potluck.meeting.news import read_pace, write_summaries
 from potluck.meeting.roster import Roster
 from potluck.meeting.runs import (
     RunRecord,
@@ -28,6 +28,7 @@ from potluck.meeting.runs import (
     take_report,
     wants,
 )
+from potluck.meeting.status import show_everything, show_run, speeds
 from potluck.meeting.wire import Facts, Orders, Report, RunRequest
 
 _READY_S = 60.0
@@ -274,7 +275,7 @@ class MeetingPoint:
         self.changes.tell()
 
     def _note_speeds(self, record: RunRecord) -> None:
-        for machine, speed in _speeds(record).items():
+        for machine, speed in speeds(record).items():
             if machine in self.roster.machines:
                 self.roster.machines[machine].samples_per_s = speed
         self.roster.save()
@@ -282,67 +283,13 @@ class MeetingPoint:
     # What can be seen
 
     def status(self) -> dict[str, Any]:
-        """Everyone and everything, for people and scripts."""
-        now, speeds = self._clock(), self._speeds_now()
-        return {
-            "host": self.facts.machine,
-            "machines": [
-                {
-                    "machine": name,
-                    "state": machine.state(now),
-                    "run": next((r.name for r in self.unfinished() if name in r.workers), None),
-                    "os": machine.facts.os,
-                    "address": machine.facts.address,
-                    "cores": machine.facts.cores,
-                    "devices": machine.devices,
-                    "samples_per_s": speeds.get(name, machine.samples_per_s),
-                    "last_heard_s": round(max(0.0, now - machine.last_heard), 1),
-                    "versions": machine.facts.versions,
-                    "trains": machine.facts.can_train,
-                }
-                for name, machine in self.roster.machines.items()
-            ],
-            "runs": [self.describe(record) for record in self.runs.values()],
-        }
-
-    def _speeds_now(self) -> dict[str, float]:
-        """Samples a second of every machine that trains now."""
-        found: dict[str, float] = {}
-        for record in self.unfinished():
-            found |= _speeds(record)
-        return found
+        """Everyone and everything."""
+        runs = list(self.runs.values())
+        return show_everything(self.roster, runs, self.absent(), host=self.facts.machine, now=self._clock())
 
     def describe(self, record: RunRecord) -> dict[str, Any]:
-        """One run, for people and scripts: no secret in it."""
-        pace = read_pace(record.folder)
-        return {
-            "run": record.name,
-            "state": record.state,
-            "message": record.message,
-            "started_by": record.started_by,
-            "started_at": record.started_at,
-            "folder": str(record.folder),
-            "what": record.task.entry or str((record.task.settings or {}).get("model", "")),
-            "step": pace.step,
-            "last_step": read_length(record.folder),
-            "loss": pace.loss,
-            "samples_per_s": round(pace.samples_per_s, 1),
-            "own_samples_per_s": {name: round(value, 1) for name, value in (pace.own_samples_per_s or {}).items()},
-            "workers": {
-                machine: [worker.model_dump() for worker in workers] for machine, workers in record.workers.items()
-            },
-            "is_home": is_home(record, self.absent()),
-        }
+        """One run."""
+        return show_run(record, self.absent())
 
     def folder_of(self, name: str) -> RunFolder:
         return RunFolder(self.find_run(name).folder)
-
-
-def _speeds(record: RunRecord) -> dict[str, float]:
-    """What each machine does of a run's batches, in samples a second."""
-    own = read_pace(record.folder).own_samples_per_s or {}
-    parts = {
-        machine: [own[name] for worker in workers if (name := f"{machine}-{worker.number}") in own]
-        for machine, workers in record.workers.items()
-    }
-    return {machine: round(sum(speeds), 1) for machine, speeds in parts.items() if speeds}
