@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
-from potluck.meeting.client import HostClient, HostSilentError, NotAdmittedError
+from potluck.meeting.client import TIMEOUT_S, HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import STEP_S, CrewLine
 from potluck.meeting.facts import find_devices
 from potluck.meeting.home import Home, Membership
@@ -59,12 +59,12 @@ class Agent:
 
     def run(self) -> None:
         """Work until leaving is done; raises what the host refused."""
-        threads = [
+        delivering, *others = (
             threading.Thread(target=target, name=f"potluck-{target.__name__.strip('_')}", daemon=True)
-            for target in (self._listen, self._deliver, self._count_devices)
-        ]
+            for target in (self._deliver, self._listen, self._count_devices)
+        )
         self._crew.start()
-        for thread in threads:
+        for thread in (delivering, *others):
             thread.start()
         try:
             while not self._leaving.is_set():
@@ -74,8 +74,7 @@ class Agent:
         finally:
             self._done.set()
             self._crew.close(self._patience_s)
-            for thread in threads:
-                thread.join(POLL_S + 2)
+            delivering.join(TIMEOUT_S)  # the others only wait for answers that nobody needs any more
         self._say_goodbye()
         if self._refusal is not None:
             raise self._refusal

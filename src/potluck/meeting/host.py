@@ -169,8 +169,11 @@ class Host:
             command += ["--devices", ",".join(self._options.devices)]
         if self._options.threads:
             command += ["--threads", str(self._options.threads)]
-        # Its stdin is the sign of this process's life: when it ends, the agent leaves.
-        return subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True)  # noqa: S603
+        # Its stdin is the sign of this process's life: when it ends, the agent leaves. The terminal shows the roster.
+        with (self._home.host_dir / "agent.log").open("wb") as log:
+            return subprocess.Popen(  # noqa: S603
+                command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
 
 
 class _Server(uvicorn.Server):

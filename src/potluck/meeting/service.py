@@ -113,10 +113,10 @@ async def let_in(request: Request, point: Point) -> JoinAnswer:
 async def give_orders(asked: PollRequest, machine: Machine, point: Point) -> Orders:
     """What this machine should be doing, as soon as that is something else than it knows."""
     deadline = time.monotonic() + POLL_S
+    point.heard(machine)
     while True:
         if machine not in point.roster.machines:  # it may have been removed while it waited
             raise NotProvenError("this machine was taken off the roster", fix="join again")
-        point.heard(machine)
         orders = point.orders(machine)
         left_s = deadline - time.monotonic()
         if orders.digest != asked.known or left_s <= 0:

@@ -2,7 +2,8 @@ import pytest
 
 from potluck.core.errors import MeetingError
 from potluck.meeting import doorway
-from potluck.meeting.networks import Interface, best_first
+from potluck.meeting.host import bind
+from potluck.meeting.networks import Interface, best_first, find_interface
 from potluck.meeting.wire import Facts
 
 VERSIONS = {"potluck": "0.1.0", "torch": "2.13.0+cpu", "torchft": "0.2.0", "python": "3.11.7"}
@@ -109,3 +110,11 @@ def test_the_best_address_comes_first_and_dead_ends_do_not_come():
     ]
     assert [each.name for each in best_first(found)] == ["eth0", "eth1", "wlan0", "tailscale0"]
     assert best_first(found)[0].reason == "eth0, wired, the default route"
+
+
+def test_a_port_that_is_taken_is_named_with_a_way_out():
+    with bind("127.0.0.1", 0) as taken, pytest.raises(MeetingError, match="already in use") as refused:
+        bind("127.0.0.1", taken.getsockname()[1])
+    assert "--port" in refused.value.fix
+    with pytest.raises(MeetingError, match="no interface"):
+        find_interface("203.0.113.9")
