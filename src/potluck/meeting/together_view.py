@@ -12,8 +12,11 @@ from potluck.events.types import (
     CheckpointSaved,
     EpochEnded,
     Evaluated,
+    MachineBenched,
+    MachineUnbenched,
     MetricsLogged,
     Notice,
+    PlanChanged,
     Record,
     RunEnded,
     StepCommitted,
@@ -69,4 +72,8 @@ def _key(event: AnyEvent) -> object:
             return "evaluated", step, name
         case Notice(text=text):
             return "notice", _STALL.sub("", text)
+        case PlanChanged(step=step):
+            return "plan", step
+        case MachineBenched(step=step, machine=machine) | MachineUnbenched(step=step, machine=machine):
+            return type(event), step, machine
     return type(event)
