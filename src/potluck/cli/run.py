@@ -36,7 +36,8 @@ def run(
         task = Task(bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [])
         started = cluster.start(RunRequest(name=name, resume=resume, task=task, machines=names, without=without))
         print(
-            f"{script.name} and its folder: {bundle.num_files} files, {bundle.size_bytes / 1e6:.1f} MB, "
+            f"{script.name} and its folder: {bundle.num_files} file{'s' * (bundle.num_files != 1)}, "
+            f"{bundle.size_bytes / 1e3:,.1f} kB, "
             f"bundle {bundle.hash[:12]}"
         )
         raise typer.Exit(follow_run(cluster, started))
