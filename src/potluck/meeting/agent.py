@@ -137,7 +137,7 @@ class Agent:
         host = self._membership.host
         if self._silent_since is not None:
             silent_s = time.monotonic() - self._silent_since
-            return f"{host} does not answer for {silent_s:.0f} s; what runs here goes on"
+            return f"{host} does not answer for {silent_s:.0f} s; what runs here waits for it"
         for run in self._runs.values():
             if run.is_training:
                 pace = read_pace(run.folder)

@@ -61,7 +61,7 @@ class Cluster:
         self._client.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
 
     def follow(self, run: str, when_silent: Callable[[str], None]) -> Iterator[News]:
-        """What happens, as it comes, until everything has come; the machines go on while the host is silent."""
+        """What happens, as it comes, until everything has come; a silent host is waited for."""
         offsets: dict[str, int] = {}
         is_silent = False
         while True:
@@ -69,7 +69,7 @@ class Cluster:
                 answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
             except HostSilentError as error:
                 if not is_silent:
-                    when_silent(f"{error.args[0]}; the machines go on, and this display when it answers again")
+                    when_silent(f"{error.args[0]}; this display goes on when it does")
                 is_silent = True
                 time.sleep(_SILENCE_S)
                 continue
