@@ -123,6 +123,16 @@ class Machine:
             batch = wiring.rate_batch(end, rate_bits_per_s, port.mtu)
             run_in_network_of(pid, ["tc", "-batch", "-"], text_in=batch)
 
+    def limit_packets(self, mtu: int, interface: str | None = None) -> None:
+        """Let the switch lose larger packets on the way to this machine without a word, as a badly set tunnel does."""
+        port = self._port(interface)
+        run_in_network_of(self._switch_pid, ["ip", "link", "set", "dev", port.port, "mtu", str(mtu)])
+        # The kernel hands several packets over as one, which no switch would measure.
+        for machine in self._record.machines:
+            for end in (one for one in machine.ports if one.network == port.network):
+                pid = _living(machine.holder, self._record.name)
+                run_in_network_of(pid, ["ip", "link", "set", "dev", end.interface, "gso_max_segs", "1"])
+
     def set_firewall(self, rules: Sequence[FirewallRule]) -> None:
         """Replace the machine's firewall; no rules means none."""
         addresses = {

@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from potluck.cli.doctor import doctor
+from potluck.cli.explain import explain
 from potluck.cli.host import host
 from potluck.cli.join import join
 from potluck.cli.leave import leave
@@ -27,7 +29,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(run)
-for command in (host, join, status, stop, leave, runs, profile, plan):
+for command in (host, join, status, stop, leave, runs, doctor, explain, profile, plan):
     app.command()(command)
 
 
@@ -57,4 +59,12 @@ def main() -> None:
         console = Console(stderr=True, soft_wrap=True)
         console.print(Text("error: ", style="bold red") + Text(str(error.args[0]), style="default"))
         console.print(Text("  fix: ", style="bold green") + Text(error.fix, style="default"))
+        sys.exit(1)
+    except Exception:  # noqa: BLE001  it is printed, and what is known about it below
+        import traceback
+
+        from potluck.cli.findings import print_known
+
+        traceback.print_exc()
+        print_known(traceback.format_exc())
         sys.exit(1)

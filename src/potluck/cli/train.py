@@ -150,6 +150,7 @@ def train(
 def _train_here(layers: list[dict[str, Any]]) -> None:
     """In this process: alone, or as the worker that a launcher has started."""
     import logging
+    import sys
 
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment, read_launch
@@ -161,6 +162,11 @@ def _train_here(layers: list[dict[str, Any]]) -> None:
     logging.getLogger("potluck").setLevel(logging.INFO)
     environment, launch = read_environment(), read_launch()
     asked, recorded = resolve(layers, environment.runs_dir)
+    if not launch.is_alone:
+        from potluck.doctor.quick import quick_failures
+
+        for line in quick_failures():
+            print(f"doctor: {line}", file=sys.stderr)
     with show_training(is_shown=launch.rank == 0) as display:
         from potluck.workloads.trainer import complete, train
 

@@ -123,3 +123,11 @@ def read_environment() -> Environment:
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
     )
+
+
+_NETWORK_VARIABLES = re.compile(r"^(GLOO|NCCL|MASTER|CUDA_VISIBLE|TORCH_NCCL|TP)_[A-Z0-9_]*$|^(RANK|WORLD_SIZE)$")
+
+
+def read_network_variables() -> dict[str, str]:
+    """Variables that steer torch's networking; none of them holds a secret."""
+    return {name: value for name, value in sorted(os.environ.items()) if _NETWORK_VARIABLES.match(name)}

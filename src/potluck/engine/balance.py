@@ -44,13 +44,16 @@ class Balance:
         self._fit = ComputeFit(prior)
         self._waits_s: deque[float] = deque(maxlen=_NUM_WAITS)
         self._samples = 0
+        self._told = Told.of(None, 0, 0.0)
         self._num_commits = 0
         self._is_trusted = True
 
-    def numbers(self) -> Told:
-        """What this worker tells the others about itself."""
-        wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
-        return Told.of(self._fit.profile(), self._samples, wait_s)
+    def numbers(self, step: int) -> Told:
+        """What this worker tells the others about itself; fitted anew when they will look at it."""
+        if self._looks_at(step):
+            wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
+            self._told = Told.of(self._fit.profile(), self._samples, wait_s)
+        return self._told
 
     def timed(self, samples: int, pieces: int, timing: StepTiming) -> None:
         """One committed step of this worker."""
@@ -81,9 +84,13 @@ class Balance:
 
     def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         """A step is done, and with it came everybody's numbers."""
-        self._num_commits += 1
-        if self._num_commits <= _SETTLING_STEPS or step % _EVERY == 0:
+        if self._looks_at(step):
             self._conclude(roster, told, step, batch, exchange)
+        self._num_commits += 1
+
+    def _looks_at(self, step: int) -> bool:
+        """The same on every worker of a group: plans are compared at the same steps."""
+        return self._num_commits < _SETTLING_STEPS or step % _EVERY == 0
 
     def _conclude(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         if roster.has_fixed_shares or not self._is_trusted or len(roster.members) < 2:

@@ -1,6 +1,7 @@
 import pytest
 
 from potluck.core.errors import MeetingError
+from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS
 from potluck.meeting import doorway
 from potluck.meeting.host import bind
 from potluck.meeting.networks import Interface, best_first, find_interface
@@ -99,12 +100,12 @@ def interface(name, address="192.168.1.5", **more):
 
 def test_the_best_address_comes_first_and_dead_ends_do_not_come():
     found = [
-        interface("lo", "127.0.0.1"),
-        interface("docker0", "172.17.0.1"),
-        interface("br-3f2", "172.18.0.1"),
+        interface("lo", "127.0.0.1", kind=LOOPBACK),
+        interface("docker0", "172.17.0.1", kind=BRIDGE),
+        interface("veth1", "172.18.0.1", kind=VIRTUAL),
         interface("eth9", "169.254.3.4"),
-        interface("tailscale0", "100.64.0.1", is_tunnel=True),
-        interface("wlan0", is_wireless=True, has_default_route=True),
+        interface("tailscale0", "100.64.0.1", kind=TUNNEL),
+        interface("wlan0", kind=WIRELESS, has_default_route=True),
         interface("eth1"),
         interface("eth0", has_default_route=True),
     ]

@@ -1,0 +1,137 @@
+"""potluck doctor: what is wrong on which machine, and what to type."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from potluck.doctor.case import Examination
+    from potluck.doctor.finding import Finding
+
+BETWEEN = "Between machines"
+SCRIPTS = "Scripts"
+
+
+def doctor(
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print all facts and findings, ready for a bug report; no tokens, no users.")
+    ] = False,
+    list_checks: Annotated[bool, typer.Option("--list", help="Name all checks.")] = False,
+    check: Annotated[list[str] | None, typer.Option("--check", help="Run this check only; as often as needed.")] = None,
+    show_all: Annotated[bool, typer.Option("--all", help="Show what is fine, too.")] = False,
+    listen: Annotated[
+        bool,
+        typer.Option("--listen", help="Wait for another machine to examine the way between.", rich_help_panel=BETWEEN),
+    ] = False,
+    port: Annotated[
+        int | None, typer.Option("--port", help="The port for --listen (29498).", rich_help_panel=BETWEEN)
+    ] = None,
+    reach: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--reach",
+            help="Examine the way to a machine that listens: what --listen printed there, or an address; "
+            "as often as there are machines.",
+            rich_help_panel=BETWEEN,
+        ),
+    ] = None,
+    fix_script: Annotated[
+        str | None,
+        typer.Option(
+            "--fix-script", help="Print a script for linux or windows that lets --peer in.", rich_help_panel=SCRIPTS
+        ),
+    ] = None,
+    peer: Annotated[
+        list[str] | None,
+        typer.Option("--peer", help="ADDRESS or NAME=ADDRESS; as often as needed.", rich_help_panel=SCRIPTS),
+    ] = None,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="The script that takes --fix-script back.", rich_help_panel=SCRIPTS)
+    ] = False,
+) -> None:
+    """Say what is wrong on which machine, and what to type. Changes nothing; ends with 1 if training cannot work."""
+    from potluck.core.environment import read_environment
+    from potluck.doctor.catalogue import check_known, examine_all, examine_machine, needs_torch
+    from potluck.doctor.fix_script import parse_peer, write_fix_script
+
+    only = check or []
+    for one in only:
+        check_known(one)
+    if list_checks:
+        return _list_checks(as_json=as_json)
+    peers = [parse_peer(one) for one in peer or []]
+    if fix_script is not None:
+        return print(write_fix_script(fix_script, read_environment().machine, peers, undo=undo), end="")
+    if listen:
+        return _listen(port)
+    from potluck.doctor.case import Examination, Plan
+    from potluck.machine.snapshot import take_facts
+
+    plan = Plan(peers=tuple(peers))
+    if reach:
+        from potluck.doctor.probing.reaching import reach_machines
+
+        seen = reach_machines(reach, plan, with_torch=needs_torch(only))
+        findings = examine_all(seen, only=only)
+    else:
+        names = [one.name for one in peers if one.name]
+        seen = Examination(machines=(take_facts(names_wanted=names, with_torch=needs_torch(only)),), plan=plan)
+        findings = examine_machine(seen.machines[0], plan, only=only)
+    _show(seen, findings, as_json=as_json, with_ok=show_all or bool(only))
+    raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
+
+
+def _show(seen: "Examination", findings: "list[Finding]", *, as_json: bool, with_ok: bool) -> None:
+    if as_json:
+        import msgspec
+
+        document = {"findings": findings, "seen": seen}
+        print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
+        return
+    from rich.console import Console
+
+    from potluck.cli.findings import matrix_tables, print_findings
+
+    console = Console()
+    for table in matrix_tables(seen):
+        console.print(table)
+        console.print()
+    print_findings(findings, console=console, with_ok=with_ok)
+
+
+def _list_checks(*, as_json: bool) -> None:
+    from potluck.doctor.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
+
+    rows = [
+        *({"id": one.id, "title": one.title, "looks_at": "a machine"} for one in MACHINE_CHECKS.values()),
+        *({"id": one.id, "title": one.title, "looks_at": "several machines"} for one in CLUSTER_CHECKS.values()),
+    ]
+    if as_json:
+        import json
+
+        print(json.dumps(rows, indent=2))
+        return
+    for row in rows:
+        print(f"{row['id']:26} {row['title']}")
+
+
+def _listen(port: int | None) -> None:
+    import secrets
+
+    from potluck.doctor.case import Plan, training_interface
+    from potluck.doctor.probing.listening import LISTEN_PORT, listen
+    from potluck.machine.snapshot import take_facts
+
+    interface = training_interface(take_facts(with_torch=False), Plan())
+    address = interface.addresses[0].partition("/")[0] if interface and interface.addresses else "ADDRESS"
+    token = secrets.token_hex(8)
+
+    def ready(number: int) -> None:
+        place = address if number == LISTEN_PORT else f"{address}:{number}"
+        print(f"on the other machine type: potluck doctor --reach {token}@{place}", flush=True)
+        print("Ctrl-C ends it", flush=True)
+
+    try:
+        listen(token, lambda text: print(text, flush=True), port=LISTEN_PORT if port is None else port, ready=ready)
+    except KeyboardInterrupt:
+        print()

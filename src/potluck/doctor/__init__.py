@@ -1,0 +1,1 @@
+"""Checks: facts in, findings with fixes out. Nothing here imports torch."""

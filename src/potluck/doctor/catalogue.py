@@ -1,0 +1,53 @@
+"""All checks, and how to run them."""
+
+from collections.abc import Collection
+
+from potluck.core.errors import SettingsError, did_you_mean
+from potluck.doctor.case import Examination, Plan
+from potluck.doctor.check import ClusterCheck, MachineCheck
+from potluck.doctor.checks.agreement import AGREEMENT
+from potluck.doctor.checks.between import BETWEEN
+from potluck.doctor.checks.interfaces import INTERFACES
+from potluck.doctor.checks.naming import NAMING
+from potluck.doctor.checks.resources import RESOURCES
+from potluck.doctor.checks.software import SOFTWARE
+from potluck.doctor.checks.windows import WINDOWS
+from potluck.doctor.finding import Finding, is_trouble, worst_first
+from potluck.machine.facts import Facts
+
+MACHINE_CHECKS: dict[str, MachineCheck] = {
+    check.id: check for check in (*SOFTWARE, *INTERFACES, *NAMING, *WINDOWS, *RESOURCES)
+}
+CLUSTER_CHECKS: dict[str, ClusterCheck] = {check.id: check for check in (*BETWEEN, *AGREEMENT)}
+
+NEEDS_TORCH = frozenset({"torch-broken", "cuda-missing", "no-nccl", "arch-mismatch", "nccl-mismatch", "all-reduce"})
+
+
+def needs_torch(only: Collection[str]) -> bool:
+    """Whether these checks, or all of them if none is named, want torch to be imported, which takes seconds."""
+    return not only or bool(NEEDS_TORCH & set(only))
+
+
+def check_known(check_id: str) -> None:
+    """Refuse an id that no check has."""
+    known = [*MACHINE_CHECKS, *CLUSTER_CHECKS]
+    if check_id not in known:
+        raise SettingsError(f"no check is called {check_id!r}", fix=did_you_mean(check_id, known))
+
+
+def examine_machine(facts: Facts, plan: Plan | None = None, *, only: Collection[str] = ()) -> list[Finding]:
+    """Every check that one machine is enough for, worst first."""
+    chosen = [check for check in MACHINE_CHECKS.values() if not only or check.id in only]
+    return worst_first(finding for check in chosen for finding in check.findings(facts, plan or Plan()))
+
+
+def examine_all(seen: Examination, *, only: Collection[str] = ()) -> list[Finding]:
+    """Every check on every machine and between them, worst first. What is well is said once."""
+    single = [finding for facts in seen.machines for finding in examine_machine(facts, seen.plan, only=only)]
+    chosen = [check for check in CLUSTER_CHECKS.values() if not only or check.id in only]
+    return worst_first([*(finding for check in chosen for finding in check.findings(seen)), *single])
+
+
+def troubles(findings: list[Finding]) -> list[Finding]:
+    """What somebody should do something about."""
+    return [finding for finding in findings if is_trouble(finding)]

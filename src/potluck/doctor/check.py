@@ -1,0 +1,78 @@
+"""A check: an id, one line of what it is for, and a pure function."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from potluck.doctor.case import Examination, Plan
+from potluck.doctor.finding import FAIL, OK, UNKNOWN, WARN, Finding, Fix
+from potluck.machine.facts import Facts
+
+MachineFunction: TypeAlias = "Callable[[Facts, Plan], Verdict]"
+ClusterFunction: TypeAlias = "Callable[[Examination], Iterable[tuple[str, Verdict]]]"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How it is with one machine; becomes a finding when the check's id is added."""
+
+    status: str
+    what: str
+    why: str = ""
+    fixes: tuple[Fix, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCheck:
+    """Looks at one machine."""
+
+    id: str
+    title: str
+    judge: MachineFunction
+
+    def findings(self, facts: Facts, plan: Plan) -> list[Finding]:
+        return [_finding(self.id, facts.machine, self.judge(facts, plan))]
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterCheck:
+    """Looks at several machines and at what is between them."""
+
+    id: str
+    title: str
+    judge: ClusterFunction
+
+    def findings(self, seen: Examination) -> list[Finding]:
+        found = [_finding(self.id, machine, verdict) for machine, verdict in self.judge(seen)]
+        return found or [Finding(id=self.id, machine="all", status=OK, what=f"{self.title}: nothing of the kind")]
+
+
+def ok(what: str) -> Verdict:
+    """All is well."""
+    return Verdict(OK, what)
+
+
+def warn(what: str, *fixes: Fix, why: str = "") -> Verdict:
+    """Training works, but worse than it could."""
+    return Verdict(WARN, what, why, fixes)
+
+
+def fail(what: str, *fixes: Fix, why: str = "") -> Verdict:
+    """Training does not work like this."""
+    return Verdict(FAIL, what, why, fixes)
+
+
+def unknown(what: str, *fixes: Fix) -> Verdict:
+    """It could not be seen."""
+    return Verdict(UNKNOWN, what, "", fixes)
+
+
+def _finding(check_id: str, machine: str, verdict: Verdict) -> Finding:
+    return Finding(
+        id=check_id,
+        machine=machine,
+        status=verdict.status,
+        what=verdict.what,
+        why=verdict.why,
+        fixes=verdict.fixes,
+    )

@@ -1,0 +1,147 @@
+"""PyTorch, CUDA and the cards: whether they fit together on one machine."""
+
+from collections import Counter
+
+from potluck.doctor.case import Plan
+from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
+from potluck.doctor.finding import bash, by_hand
+from potluck.machine.facts import Facts
+
+INSTALL_TORCH = "python -m pip install torch"
+_BLACKWELL, _PASCAL = (10, 0), (6, 9)
+
+
+def torch_there(facts: Facts, plan: Plan) -> Verdict:
+    """Without torch nothing trains."""
+    if facts.software.torch is not None:
+        return ok(f"torch {facts.software.torch.version} is installed")
+    return fail(f"torch is not installed on {facts.machine}", bash(facts, INSTALL_TORCH))
+
+
+def torch_works(facts: Facts, plan: Plan) -> Verdict:
+    """Installed is not enough: another process has imported it."""
+    torch = facts.software.torch
+    if torch is None or not torch.error:
+        return ok("torch imports" if torch else "torch is not installed")
+    return fail(
+        f"torch {torch.version} on {facts.machine} does not import: {torch.error}",
+        bash(facts, f"python -m pip install --force-reinstall torch=={torch.version.partition('+')[0]}"),
+    )
+
+
+def torchft_there(facts: Facts, plan: Plan) -> Verdict:
+    """Membership comes from torchft."""
+    if facts.software.torchft:
+        return ok(f"torchft {facts.software.torchft} is installed")
+    return fail(
+        f"torchft is not installed on {facts.machine}", bash(facts, "python -m pip install 'torchft>=0.2,<0.3'")
+    )
+
+
+def cuda_seen(facts: Facts, plan: Plan) -> Verdict:
+    """A card in the machine that torch does not see."""
+    torch = facts.software.torch
+    has_card = bool(facts.gpus) or "nvidia" in facts.pci_displays
+    if not has_card or torch is None or torch.error or torch.num_devices:
+        return ok(f"torch sees {torch.num_devices} GPUs" if torch and torch.num_devices else "no GPU is left unused")
+    if facts.variables.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
+        return warn(f"CUDA_VISIBLE_DEVICES hides the GPU of {facts.machine}", bash(facts, "unset CUDA_VISIBLE_DEVICES"))
+    if not facts.gpus:
+        note = "install NVIDIA's driver"
+        if facts.wsl is not None:
+            note = "install NVIDIA's driver on Windows, none inside WSL"
+        return warn(f"{facts.machine} has an NVIDIA card, but no driver", by_hand(facts.machine, note))
+    name = facts.gpus[0].name
+    if not torch.cuda:
+        return warn(
+            f"{facts.machine} has a {name}, but torch {torch.version} is a CPU build",
+            by_hand(facts.machine, f"install a CUDA build of torch: {which_build(facts.gpus[0].capability)}"),
+        )
+    return warn(
+        f"{facts.machine} has a {name}, but torch for CUDA {torch.cuda} cannot use driver {facts.gpus[0].driver}",
+        by_hand(
+            facts.machine,
+            "update NVIDIA's driver" + (" on Windows; none belongs inside WSL" if facts.wsl is not None else ""),
+        ),
+    )
+
+
+def nccl_there(facts: Facts, plan: Plan) -> Verdict:
+    """Without NCCL, GPUs exchange through Gloo."""
+    torch = facts.software.torch
+    if torch is None or not torch.num_devices or torch.nccl:
+        return ok(f"NCCL {torch.nccl}" if torch and torch.nccl else "no NCCL is needed")
+    return warn(
+        f"torch on {facts.machine} has no NCCL: Gloo is used",
+        by_hand(facts.machine, "leave --backend out; for NCCL install a CUDA build of torch on Linux or in WSL2"),
+    )
+
+
+def kernels_fit(facts: Facts, plan: Plan) -> Verdict:
+    """A build of torch has code for some generations of cards only."""
+    torch = facts.software.torch
+    if torch is None or not torch.architectures:
+        return ok("no build for particular cards")
+    capabilities = torch.capabilities or tuple(gpu.capability for gpu in facts.gpus)
+    unfit = [one for one in capabilities if one and not has_kernels(one, torch.architectures)]
+    if not unfit:
+        return ok("torch has code for every card")
+    names = [gpu.name for gpu in facts.gpus if gpu.capability in unfit]
+    card = f"{names[0] if names else 'its card'} (sm_{unfit[0].replace('.', '')})"
+    return fail(
+        f"torch {torch.version} on {facts.machine} has no code for {card}",
+        by_hand(facts.machine, f"{which_build(unfit[0])}; machines with other builds join through Gloo"),
+        why="it fails with 'no kernel image is available' at the first step",
+    )
+
+
+def one_worker_a_device(facts: Facts, plan: Plan) -> Verdict:
+    """Two workers on one card share its memory, and NCCL refuses them."""
+    listed = [one.strip() for one in facts.variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
+    twice = [one for one, number in Counter(listed).items() if number > 1]
+    if twice:
+        kept = ",".join(dict.fromkeys(listed))
+        fix = bash(facts, f"export CUDA_VISIBLE_DEVICES={kept}", note="in the shell that starts training")
+        return fail(f"CUDA_VISIBLE_DEVICES on {facts.machine} names GPU {twice[0]} twice", fix)
+    beyond = [one for one in listed if one.isdigit() and facts.gpus and int(one) >= len(facts.gpus)]
+    if beyond:
+        return fail(
+            f"CUDA_VISIBLE_DEVICES on {facts.machine} names GPU {beyond[0]}; there are {len(facts.gpus)}",
+            bash(facts, "unset CUDA_VISIBLE_DEVICES", note="in the shell that starts training"),
+        )
+    return ok("no GPU is named twice")
+
+
+def has_kernels(capability: str, architectures: tuple[str, ...]) -> bool:
+    """Code of the same generation and not a newer card runs; so does PTX of anything older."""
+    major, minor = (int(part) for part in capability.split("."))
+    for architecture in architectures:
+        kind, _, number = architecture.partition("_")
+        digits = "".join(c for c in number if c.isdigit())
+        theirs = (int(digits[:-1]), int(digits[-1]))
+        if kind == "sm" and theirs[0] == major and theirs[1] <= minor:
+            return True
+        if kind == "compute" and theirs <= (major, minor):
+            return True
+    return False
+
+
+def which_build(capability: str) -> str:
+    """Builds of torch by a card's generation."""
+    generation = tuple(int(part) for part in capability.split(".")) if capability else (0, 0)
+    if generation >= _BLACKWELL:
+        return "a card of this generation needs a build for CUDA 12.8 or newer"
+    if (5, 0) <= generation <= _PASCAL:
+        return "a card of this generation needs a build for CUDA 12.6; newer builds left it out"
+    return "choose a build for CUDA 12.6 or newer"
+
+
+SOFTWARE = (
+    MachineCheck("torch-missing", "torch is not installed", torch_there),
+    MachineCheck("torch-broken", "torch does not import", torch_works),
+    MachineCheck("torchft-missing", "torchft is not installed", torchft_there),
+    MachineCheck("cuda-missing", "a GPU that torch does not see", cuda_seen),
+    MachineCheck("no-nccl", "GPUs without NCCL", nccl_there),
+    MachineCheck("arch-mismatch", "torch has no code for the card", kernels_fit),
+    MachineCheck("duplicate-gpu", "a GPU is named twice, or is not there", one_worker_a_device),
+)

@@ -1,0 +1,192 @@
+"""WSL2 and the Windows around it."""
+
+import re
+
+from potluck.doctor.case import Plan, is_within
+from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
+from potluck.doctor.finding import Fix, by_hand, powershell
+from potluck.machine.facts import Adapter, Facts
+
+MIRRORED_BUILD = 22621  # Windows 11 22H2
+WINDOWS_11_BUILD = 22000
+RESTART_WSL = "wsl --shutdown"
+
+
+def write_mirrored_config(*, undo: bool = False) -> str:
+    """One line of PowerShell that sets networkingMode in .wslconfig and keeps what else stands there."""
+    file = "(Join-Path $env:USERPROFILE '.wslconfig')"
+    others = "Where-Object { $_ -notmatch '^\\s*networkingMode\\s*=' }"
+    keep = f"$lines = @(Get-Content {file} -ErrorAction SilentlyContinue | {others})"
+    if undo:
+        return f"{keep}; $lines | Set-Content {file} -Encoding ascii"
+    section = "if ($lines -notcontains '[wsl2]') { $lines += '[wsl2]' }"
+    add = "$lines = @($lines | ForEach-Object { $_; if ($_ -eq '[wsl2]') { 'networkingMode=mirrored' } })"
+    return f"{keep}; {section}; {add}; $lines | Set-Content {file} -Encoding ascii"
+
+
+def nat(facts: Facts, plan: Plan) -> Verdict:
+    """Other machines cannot dial into WSL2's default NAT network."""
+    if facts.wsl is None:
+        return ok("not in WSL")
+    mode = facts.wsl.mode or ("nat" if _looks_like_nat(facts) else None)
+    if mode is None:
+        return unknown(
+            "the networking mode of WSL is not known", by_hand(facts.machine, "type: wslinfo --networking-mode")
+        )
+    if mode == "mirrored":
+        return ok("WSL is in mirrored mode")
+    build = facts.windows.build if facts.windows else None
+    address = next((a for a in facts.addresses if not is_within(a, "127.0.0.0/8")), "it")
+    what = f"WSL on {facts.machine} is in {mode} mode: other machines cannot dial {address}"
+    if build is not None and build < MIRRORED_BUILD:
+        return fail(
+            what,
+            by_hand(
+                facts.machine,
+                f"build {build} of Windows has no mirrored mode, and a container with host networking sits behind "
+                "the same NAT: update to Windows 11 22H2, or start Linux on this machine itself",
+            ),
+        )
+    return fail(what, mirrored_fix(facts))
+
+
+def mirrored_fix(facts: Facts) -> Fix:
+    """Mirrored networking, and back."""
+    return powershell(
+        facts,
+        write_mirrored_config(),
+        RESTART_WSL,
+        note="in PowerShell on Windows; it ends every WSL session",
+        undo=[write_mirrored_config(undo=True), RESTART_WSL],
+    )
+
+
+def mirrored_unsupported(facts: Facts, plan: Plan) -> Verdict:
+    """The file asks for mirrored, and WSL fell back to NAT."""
+    wsl, build = facts.wsl, facts.windows.build if facts.windows else None
+    if wsl is None or wsl.config_mode != "mirrored" or wsl.mode in (None, "mirrored"):
+        return ok("no mode is asked for that is not in effect")
+    if build is not None and build < MIRRORED_BUILD:
+        return fail(
+            f".wslconfig asks for mirrored networking, but {facts.machine} has build {build} of Windows",
+            by_hand(facts.machine, f"update to Windows 11 22H2 (build {MIRRORED_BUILD}) or newer"),
+        )
+    return fail(
+        f".wslconfig asks for mirrored networking, but {wsl.mode} is in effect on {facts.machine}",
+        powershell(facts, "wsl --update", RESTART_WSL, note="an old WSL, or it was not restarted since"),
+    )
+
+
+def config_encoding(facts: Facts, plan: Plan) -> Verdict:
+    """WSL does not read a file with a byte order mark or in UTF-16."""
+    if facts.wsl is None or facts.wsl.config_encoding in (None, "ascii"):
+        return ok(".wslconfig can be read by WSL, or there is none")
+    file = "(Join-Path $env:USERPROFILE '.wslconfig')"
+    return fail(
+        f".wslconfig of {facts.machine} is {facts.wsl.config_encoding}: WSL does not read it",
+        powershell(facts, f"(Get-Content {file}) | Set-Content {file} -Encoding ascii", RESTART_WSL),
+    )
+
+
+def idle(facts: Facts, plan: Plan) -> Verdict:
+    """WSL ends a guest whose terminals are closed."""
+    if facts.wsl is None:
+        return ok("not in WSL")
+    if facts.wsl.idle_timeout_ms is not None and facts.wsl.idle_timeout_ms < 0:
+        return ok("WSL does not end this guest when its terminals close")
+    return warn(
+        f"Windows ends WSL on {facts.machine} soon after its last terminal closes",
+        by_hand(
+            facts.machine,
+            "leave a WSL window open while training, or put instanceIdleTimeout=-1 under [general] in "
+            f"%UserProfile%\\.wslconfig, then in PowerShell: {RESTART_WSL}",
+        ),
+    )
+
+
+def adapter_order(facts: Facts, plan: Plan) -> Verdict:
+    """Mirrored WSL follows Windows: the adapter with the lowest metric comes first."""
+    if facts.wsl is None or facts.windows is None:
+        return ok("not in WSL, or Windows was not asked")
+    live = [a for a in facts.windows.adapters if a.is_up and a.metric is not None and _real(a)]
+    wired = [a for a in live if not a.is_wireless]
+    wifi = [a for a in live if a.is_wireless]
+    if not wired or not wifi:
+        return ok("there is one adapter to choose from")
+    cable, radio = min(wired, key=_metric), min(wifi, key=_metric)
+    if _metric(cable) < _metric(radio):
+        return ok(f"the cable ({cable.alias}) goes before Wi-Fi")
+    alias, was = _quoted(cable.alias), _metric(cable)
+    return warn(
+        f"Windows on {facts.machine} prefers {radio.alias} (metric {radio.metric}) to {cable.alias} (metric {was})",
+        powershell(
+            facts,
+            f"Set-NetIPInterface -InterfaceAlias {alias} -InterfaceMetric 10",
+            RESTART_WSL,
+            admin=True,
+            undo=[f"Set-NetIPInterface -InterfaceAlias {alias} -AutomaticMetric Enabled", RESTART_WSL],
+        ),
+        why="WSL then shows the Wi-Fi address, and peers on the cable are not reached",
+    )
+
+
+def public_profile(facts: Facts, plan: Plan) -> Verdict:
+    """Windows treats a network as a stranger's unless told otherwise."""
+    if facts.windows is None:
+        return ok("not on Windows, or Windows was not asked")
+    public = [a for a in facts.windows.adapters if a.is_up and a.profile.lower() == "public" and _real(a)]
+    if not public:
+        return ok("no network of Windows is Public")
+    names = [_quoted(adapter.alias) for adapter in public]
+    return warn(
+        f"Windows on {facts.machine} treats {', '.join(a.alias for a in public)} as Public: peers are kept out",
+        powershell(
+            facts,
+            *(f"Set-NetConnectionProfile -InterfaceAlias {name} -NetworkCategory Private" for name in names),
+            note="only for a network of your own",
+            admin=True,
+            undo=[f"Set-NetConnectionProfile -InterfaceAlias {name} -NetworkCategory Public" for name in names],
+        ),
+    )
+
+
+def native(facts: Facts, plan: Plan) -> Verdict:
+    """Gloo of native Windows does not speak to Gloo of Linux."""
+    if facts.system.family != "windows":
+        return ok("not native Windows")
+    return fail(
+        f"{facts.machine} runs Python on Windows itself: its Gloo cannot talk to Linux machines",
+        powershell(facts, "wsl --install", note="then install Potluck inside WSL2; see docs/windows.md", admin=True),
+    )
+
+
+def _looks_like_nat(facts: Facts) -> bool:
+    mine = [a for a in facts.addresses if not is_within(a, "127.0.0.0/8")]
+    theirs = {a for adapter in (facts.windows.adapters if facts.windows else ()) for a in adapter.addresses}
+    return bool(mine) and all(is_within(a, "172.16.0.0/12") for a in mine) and not theirs & set(mine)
+
+
+def _real(adapter: Adapter) -> bool:
+    return not re.match(r"vEthernet|Loopback|Bluetooth", adapter.alias)
+
+
+def _metric(adapter: Adapter) -> int:
+    assert adapter.metric is not None
+    return adapter.metric
+
+
+def _quoted(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+WINDOWS = (
+    MachineCheck("wsl-nat", "WSL2 is behind NAT", nat),
+    MachineCheck(
+        "wsl-mirrored-unsupported", "mirrored networking is asked for but not in effect", mirrored_unsupported
+    ),
+    MachineCheck("wslconfig-encoding", ".wslconfig cannot be read by WSL", config_encoding),
+    MachineCheck("wsl-wrong-adapter", "Windows prefers Wi-Fi to the cable", adapter_order),
+    MachineCheck("wsl-idle", "WSL ends when its terminal closes", idle),
+    MachineCheck("network-public-profile", "Windows treats the network as Public", public_profile),
+    MachineCheck("windows-native", "Python runs on Windows itself", native),
+)

@@ -1,0 +1,47 @@
+"""Scripts to review and run by hand: they let these peers in, and nobody else, and can be taken back."""
+
+import ipaddress
+import re
+import shlex
+from collections.abc import Sequence
+from importlib import resources
+
+from potluck.core.errors import SettingsError, did_you_mean
+from potluck.doctor.case import Peer
+
+SYSTEMS = ("linux", "windows")
+_SUFFIX = {"linux": "sh", "windows": "ps1"}
+
+
+def parse_peer(text: str) -> Peer:
+    """ADDRESS or NAME=ADDRESS. Only these go into a script, so nothing else of a user's input can."""
+    name, _, address = text.rpartition("=")
+    try:
+        ipaddress.IPv4Address(address)
+    except ValueError:
+        raise SettingsError(
+            f"{text!r} is no peer", fix="write --peer 192.168.1.20 or --peer lily=192.168.1.20"
+        ) from None
+    if name and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9.-]{0,62}", name):
+        raise SettingsError(f"{name!r} is no machine's name", fix="write --peer lily=192.168.1.20")
+    return Peer(name=name, address=address)
+
+
+def write_fix_script(system: str, machine: str, peers: Sequence[Peer], *, undo: bool = False) -> str:
+    """The script for one machine and its peers."""
+    if system not in SYSTEMS:
+        raise SettingsError(f"no fix script is for {system!r}", fix=did_you_mean(system, SYSTEMS))
+    if not peers:
+        raise SettingsError(
+            "a fix script lets only the peers in, and none is named",
+            fix=f"add them: potluck doctor --fix-script {system} --peer 192.168.1.20",
+        )
+    template = resources.files("potluck.doctor") / "scripts" / f"{system}{'_undo' * undo}.{_SUFFIX[system]}"
+    addresses = sorted({peer.address for peer in peers}, key=ipaddress.ip_address)
+    words = {
+        "MACHINE": re.sub(r"[^A-Za-z0-9._-]", "-", machine),
+        "PEERS": " ".join(addresses),
+        "PEERS_QUOTED": ", ".join(f"'{address}'" for address in addresses),
+        "HOSTS": " ".join(shlex.quote(f"{peer.address} {peer.name}") for peer in peers if peer.name),
+    }
+    return re.sub(r"@([A-Z_]+)@", lambda match: words[match[1]], template.read_text())

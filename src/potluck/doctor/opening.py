@@ -1,0 +1,107 @@
+"""Letting peers in: the commands for each firewall, for these peers only, with the commands that undo them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from potluck.doctor.finding import Fix, bash, powershell
+from potluck.machine.facts import Facts
+
+HIGH_PORTS = (1024, 65535)  # Gloo and NCCL take any of them and have no option for a range
+WSL_VM_CREATOR = "{40E0AC32-46A5-438A-A0B2-2B479E8F2E90}"
+
+
+def open_for(facts: Facts, peers: Sequence[str]) -> Fix:
+    """The fix on this machine that lets these addresses reach the ports that training uses."""
+    addresses = sorted(set(peers))
+    if facts.wsl is not None or facts.system.family == "windows":
+        return open_windows(facts, addresses)
+    tools = facts.firewall.tools
+    if "ufw" in tools:
+        return _open_ufw(facts, addresses)
+    if "firewalld" in tools:
+        return _open_firewalld(facts, addresses)
+    if "iptables" in tools:
+        return _open_iptables(facts, addresses)
+    return _open_nftables(facts, addresses)
+
+
+def open_windows(facts: Facts, addresses: Sequence[str]) -> Fix:
+    """Rules for the Hyper-V firewall, which guards a mirrored WSL, by name so that they can be taken back."""
+    listed = ", ".join(f"'{address}'" for address in addresses)
+    low, high = HIGH_PORTS
+    creator = f" -VMCreatorId '{WSL_VM_CREATOR}'"
+    return powershell(
+        facts,
+        f"New-NetFirewallHyperVRule -Name 'potluck' -DisplayName 'Potluck peers' -Direction Inbound{creator} "
+        f"-Protocol TCP -LocalPorts {low}-{high} -RemoteAddresses {listed} -Action Allow",
+        note="for these peers only",
+        admin=True,
+        undo=["Remove-NetFirewallHyperVRule -Name 'potluck'"],
+    )
+
+
+def _open_ufw(facts: Facts, addresses: Sequence[str]) -> Fix:
+    low, high = HIGH_PORTS
+    rules = [f"allow from {address} to any port {low}:{high} proto tcp" for address in addresses]
+    return bash(
+        facts,
+        *(f"ufw {rule}" for rule in rules),
+        note="for these peers only",
+        root=True,
+        undo=[f"ufw delete {rule}" for rule in rules],
+    )
+
+
+def _open_firewalld(facts: Facts, addresses: Sequence[str]) -> Fix:
+    low, high = HIGH_PORTS
+
+    def rule(verb: str, address: str) -> str:
+        accept = f'rule family="ipv4" source address="{address}" port port="{low}-{high}" protocol="tcp" accept'
+        return f"firewall-cmd --permanent --{verb}-rich-rule='{accept}'"
+
+    return bash(
+        facts,
+        *(rule("add", address) for address in addresses),
+        "firewall-cmd --reload",
+        note="for these peers only",
+        root=True,
+        undo=[*(rule("remove", address) for address in addresses), "firewall-cmd --reload"],
+    )
+
+
+def _open_iptables(facts: Facts, addresses: Sequence[str]) -> Fix:
+    low, high = HIGH_PORTS
+    rules = [f"INPUT --source {a} --protocol tcp --dport {low}:{high} --jump ACCEPT" for a in addresses]
+    return bash(
+        facts,
+        *(f"iptables --insert {rule}" for rule in rules),
+        note="for these peers only, until the next start",
+        root=True,
+        undo=[f"iptables --delete {rule}" for rule in rules],
+    )
+
+
+def _open_nftables(facts: Facts, addresses: Sequence[str]) -> Fix:
+    low, high = HIGH_PORTS
+    chains = [chain for chain in facts.firewall.chains if chain.may_block and chain.hook == "input"]
+    places = [f"{chain.family} {chain.table} {chain.name}" for chain in chains] or ["inet filter input"]
+    listed = ", ".join(addresses)
+    note = "for these peers only, until the next start; /etc/nftables.conf keeps it"
+    if not chains:
+        note = "if nft list ruleset shows another table and chain, use those"
+    return insert_nft_rules(
+        facts, places, f"ip saddr '{{ {listed} }}' tcp dport {low}-{high} accept comment potluck", note=note
+    )
+
+
+def insert_nft_rules(facts: Facts, places: Sequence[str], rule: str, *, note: str) -> Fix:
+    """One rule at the head of each chain; the undo finds it by its comment."""
+    fix = bash(facts, *(f"nft insert rule {place} {rule}" for place in places), note=note, root=True)
+    nft = "nft" if facts.system.is_administrator else "sudo nft"  # on both sides of the pipe
+    undo = [
+        f"{nft} --handle list chain {place} | awk '/comment \"potluck\"/ {{ print $NF }}' "
+        f"| xargs --no-run-if-empty --max-args=1 {nft} delete rule {place} handle"
+        for place in places
+    ]
+    return msgspec.structs.replace(fix, undo=tuple(undo))

@@ -1,0 +1,114 @@
+"""What a machine can be asked when several are examined, and what it answers. Plain data: it travels as JSON."""
+
+from typing import Protocol
+
+import msgspec
+
+from potluck.doctor.case import Link, Reduction
+from potluck.machine.facts import Facts
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+    """A question or an answer."""
+
+
+class Introduce(Message, frozen=True, kw_only=True):
+    """Who are you?"""
+
+
+class Introduction(Message, frozen=True, kw_only=True):
+    """The machine's name, and the name that its kernel has."""
+
+    machine: str
+    hostname: str
+
+
+class TakeFacts(Message, frozen=True, kw_only=True):
+    """Take all facts, and look up these names."""
+
+    names: tuple[str, ...] = ()
+    with_torch: bool = True
+
+
+class FactsTaken(Message, frozen=True, kw_only=True):
+    """The facts."""
+
+    facts: Facts
+
+
+class OpenPorts(Message, frozen=True, kw_only=True):
+    """Listen on that many random high ports of an address, for whoever knows the word."""
+
+    address: str
+    num_ports: int
+    word: str
+
+
+class PortsOpen(Message, frozen=True, kw_only=True):
+    """Where the machine listens now, and a port that is free for a meeting."""
+
+    ports: tuple[int, ...]
+    datagram_port: int
+    free_port: int
+
+
+class Dial(Message, frozen=True, kw_only=True):
+    """Dial a machine that has opened ports, and measure the way to it."""
+
+    source: str
+    target: str
+    address: str
+    own_address: str
+    ports: tuple[int, ...]
+    datagram_port: int
+    word: str
+    mtu: int | None = None
+    measures_rate: bool = True
+
+
+class Dialled(Message, frozen=True, kw_only=True):
+    """What came of it."""
+
+    link: Link
+
+
+class Reduce(Message, frozen=True, kw_only=True):
+    """Take part in an all-reduce, in a process with torch."""
+
+    machine: str
+    meeting: str
+    port: int
+    rank: int
+    num_machines: int
+    interface: str
+    timeout_s: float = 8.0
+
+
+class Reduced(Message, frozen=True, kw_only=True):
+    """What came of it."""
+
+    reduction: Reduction
+
+
+class ClosePorts(Message, frozen=True, kw_only=True):
+    """Stop listening."""
+
+
+class Done(Message, frozen=True, kw_only=True):
+    """Nothing more to say."""
+
+
+Ask = Introduce | TakeFacts | OpenPorts | Dial | Reduce | ClosePorts
+Answer = Introduction | FactsTaken | PortsOpen | Dialled | Reduced | Done
+
+
+class StationLostError(Exception):
+    """The machine does not answer any more, in one sentence."""
+
+
+class Station(Protocol):
+    """A machine that answers: this one, one at the other end of a connection, or one that has joined a host."""
+
+    def ask(self, question: Ask) -> Answer:
+        """The answer; StationLostError if there is none."""
+        ...

@@ -1,0 +1,185 @@
+"""Examine several machines at once: who asks whom what, in which order.
+
+Only stations are needed, whoever carries the questions: a connection of `--reach`, or a host with joined machines.
+"""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import msgspec
+
+from potluck.doctor.case import Examination, Link, Peer, Plan, Reduction, training_interface
+from potluck.doctor.probing.asks import (
+    Ask,
+    ClosePorts,
+    Dial,
+    Dialled,
+    Done,
+    FactsTaken,
+    Introduce,
+    Introduction,
+    OpenPorts,
+    PortsOpen,
+    Reduce,
+    Reduced,
+    Station,
+    StationLostError,
+    TakeFacts,
+)
+from potluck.machine.facts import LOOPBACK, Facts
+from potluck.machine.interfaces import interface_towards
+
+NUM_PORTS = 4
+Wanted = TypeVar("Wanted")
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A machine that is examined, and the address that the others reach it by."""
+
+    station: Station
+    address: str
+    name: str = ""  # known once it has introduced itself; unique
+    hostname: str = ""
+
+
+def examine_stations(
+    seats: Sequence[Seat], *, plan: Plan | None = None, absent: Mapping[str, str] | None = None, with_torch: bool = True
+) -> Examination:
+    """Facts of all, every ordered pair, then, with torch, one all-reduce."""
+    lost = dict(absent or {})
+    with ThreadPoolExecutor(max_workers=max(1, len(seats))) as pool:
+        crowd = _Crowd(pool, lost)
+        present = _introduce(crowd, seats)
+        facts = _take_facts(crowd, present, with_torch=with_torch)
+        word = secrets.token_hex(16)
+        opened = crowd.ask(
+            [(seat, OpenPorts(address=seat.address, num_ports=NUM_PORTS, word=word)) for seat in present], PortsOpen
+        )
+        ready = [seat for seat in present if seat.name in opened and seat.name in facts]
+        links: list[Link] = []
+        for pairs in rounds(range(len(ready))):
+            dials = [
+                (ready[source], _dial(ready[source], ready[target], facts, opened, word)) for source, target in pairs
+            ]
+            links += [one.link for one in crowd.ask(dials, Dialled).values()]
+        crowd.ask([(seat, ClosePorts()) for seat in ready], Done)
+        reductions: tuple[Reduction, ...] | None = None
+        # Where a port is blocked it would only wait for its timeout.
+        if with_torch and len(ready) > 1 and all(link.is_open for link in links):
+            told = crowd.ask(_reduce(ready, facts, opened), Reduced)
+            silent = Reduction(machine="", error="it gave no answer")
+            reductions = tuple(
+                told[seat.name].reduction if seat.name in told else msgspec.structs.replace(silent, machine=seat.name)
+                for seat in ready
+            )
+    known = plan or Plan()
+    return Examination(
+        machines=tuple(facts[seat.name] for seat in present if seat.name in facts),
+        addresses={seat.name: seat.address for seat in present},
+        links=tuple(links),
+        reductions=reductions,
+        absent=lost,
+        plan=msgspec.structs.replace(known, peers=known.peers or _peers(present)),
+    )
+
+
+def rounds(indices: Sequence[int]) -> list[list[tuple[int, int]]]:
+    """Every ordered pair once, in rounds in which nobody is disturbed: each machine is in one pair of a round."""
+    table: list[int | None] = [*indices, *([None] if len(indices) % 2 else [])]
+    half = len(table) // 2
+    found = []
+    for _ in range(max(0, len(table) - 1)):
+        met = zip(table[:half], reversed(table[half:]), strict=True)
+        pairs = [(one, other) for one, other in met if one is not None and other is not None]
+        found += [pairs, [(other, one) for one, other in pairs]]
+        table = [table[0], table[-1], *table[1:-1]]
+    return [one for one in found if one]
+
+
+class _Crowd:
+    """Asks several machines at the same time; who does not answer is lost."""
+
+    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, str]) -> None:
+        self._pool = pool
+        self._lost = lost
+
+    def ask(self, questions: Sequence[tuple[Seat, Ask]], kind: type[Wanted]) -> dict[str, Wanted]:
+        waiting = [(seat, self._pool.submit(seat.station.ask, question)) for seat, question in questions]
+        answers: dict[str, Wanted] = {}
+        for seat, future in waiting:
+            name = seat.name or seat.address
+            try:
+                answer: Any = future.result()
+            except StationLostError as error:
+                self._lost[name] = str(error)
+                continue
+            if isinstance(answer, kind):
+                answers[name] = answer
+        return answers
+
+
+def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
+    """The machines that answer, with their names; those that share one get their address added."""
+    told = crowd.ask([(seat, Introduce()) for seat in seats], Introduction)
+    names = [one.machine for one in told.values()]
+    return [
+        Seat(
+            seat.station,
+            seat.address,
+            name=one.machine if names.count(one.machine) == 1 else f"{one.machine}@{seat.address}",
+            hostname=one.hostname,
+        )
+        for seat in seats
+        if (one := told.get(seat.address)) is not None
+    ]
+
+
+def _take_facts(crowd: _Crowd, present: Sequence[Seat], *, with_torch: bool) -> dict[str, Facts]:
+    asks: list[tuple[Seat, Ask]] = []
+    for seat in present:
+        others = tuple(other.hostname for other in present if other is not seat)
+        asks.append((seat, TakeFacts(names=others, with_torch=with_torch)))
+    told = crowd.ask(asks, FactsTaken)
+    return {name: msgspec.structs.replace(one.facts, machine=name) for name, one in told.items()}
+
+
+def _peers(seats: Sequence[Seat]) -> tuple[Peer, ...]:
+    return tuple(Peer(name=seat.hostname, address=seat.address) for seat in seats)
+
+
+def _dial(source: Seat, target: Seat, facts: Mapping[str, Facts], opened: Mapping[str, PortsOpen], word: str) -> Dial:
+    mine, theirs = facts[source.name], opened[target.name]
+    interface = interface_towards(target.address, mine.interfaces, mine.routes)
+    return Dial(
+        source=source.name,
+        target=target.name,
+        address=target.address,
+        own_address=source.address,
+        ports=theirs.ports,
+        datagram_port=theirs.datagram_port,
+        word=word,
+        mtu=interface.mtu if interface is not None and interface.kind != LOOPBACK else None,
+    )
+
+
+def _reduce(
+    ready: Sequence[Seat], facts: Mapping[str, Facts], opened: Mapping[str, PortsOpen]
+) -> list[tuple[Seat, Ask]]:
+    first = ready[0]
+    asks: list[tuple[Seat, Ask]] = []
+    for rank, seat in enumerate(ready):
+        interface = training_interface(facts[seat.name], Plan(peers=_peers(ready)))
+        ask = Reduce(
+            machine=seat.name,
+            meeting=first.address,
+            port=opened[first.name].free_port,
+            rank=rank,
+            num_machines=len(ready),
+            interface=interface.name if interface else "",
+        )
+        asks.append((seat, ask))
+    return asks

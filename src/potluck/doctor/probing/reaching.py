@@ -1,0 +1,59 @@
+"""Examine this machine together with machines that listen."""
+
+import socket
+from collections.abc import Sequence
+
+from potluck.doctor.case import OPEN, REFUSED, SILENT, Examination, Plan
+from potluck.doctor.probing.asks import StationLostError
+from potluck.doctor.probing.channel import RemoteStation
+from potluck.doctor.probing.conducting import Seat, examine_stations
+from potluck.doctor.probing.dialling import outcome_of, try_port
+from potluck.doctor.probing.listening import Target, connect, parse_target
+from potluck.doctor.probing.station import LocalStation
+
+_OUTCOMES = {
+    OPEN: "it listens there, but its token is missing: copy the line that potluck doctor --listen printed",
+    REFUSED: "it is there, but nobody listens on port {port}: type potluck doctor --listen on it",
+    SILENT: "no answer on port {port}: it is off, or its firewall drops what comes from here",
+}
+_NO_ROUTE = "no route to it: the cable, the Wi-Fi's client isolation, or a firewall that rejects"
+
+
+def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True) -> Examination:
+    """Everything between this machine and the listening ones."""
+    targets = [parse_target(text) for text in texts]
+    absent: dict[str, str] = {}
+    remote: list[RemoteStation] = []
+    seats: list[Seat] = []
+    own_address = "127.0.0.1"
+    local = LocalStation()
+    try:
+        for target in targets:
+            try:
+                station, address, own_address = _connect(target)
+            except StationLostError as error:
+                absent[target.address] = str(error)
+                continue
+            remote.append(station)
+            seats.append(Seat(station, address))
+        return examine_stations([Seat(local, own_address), *seats], plan=plan, absent=absent, with_torch=with_torch)
+    finally:
+        local.close()
+        for station in remote:
+            station.close()
+
+
+def _connect(target: Target) -> tuple[RemoteStation, str, str]:
+    """The machine, or in one sentence why it cannot be examined."""
+    try:
+        socket.getaddrinfo(target.address, target.port)
+    except socket.gaierror as error:
+        raise StationLostError(f"its name is not known here ({error.strerror}): use its address") from None
+    if target.token:
+        try:
+            return connect(target)
+        except OSError as error:
+            outcome = outcome_of(error)
+    else:
+        outcome = try_port(target.address, target.port)
+    raise StationLostError(_OUTCOMES.get(outcome, _NO_ROUTE).format(port=target.port))

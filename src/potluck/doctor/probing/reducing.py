@@ -1,0 +1,94 @@
+"""One machine's part of the all-reduce: a process with torch, which may hang or crash, and its end."""
+
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+
+import msgspec
+
+from potluck.doctor.case import Reduction
+from potluck.doctor.explain import explain
+from potluck.doctor.probing.asks import Reduce
+from potluck.machine.facts import Torch
+
+_WORKER = [sys.executable, "-m", "potluck.engine.all_reduce_probe"]
+_IMPORT_S = 60.0
+
+
+class TorchProcess:
+    """Imports torch from the moment it is made; close it."""
+
+    def __init__(self) -> None:
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
+        self._process = subprocess.Popen(  # noqa: S603
+            _WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+        )
+        self._lines: queue.Queue[bytes | None] = queue.Queue()
+        self._reader = threading.Thread(target=self._read, name="doctor torch", daemon=True)
+        self._reader.start()
+        self._description: Torch | None = None
+
+    def describe(self, version: str) -> Torch:
+        """What torch says of itself, or why it says nothing."""
+        if self._description is None:
+            line = self._next(_IMPORT_S)
+            self._description = (
+                msgspec.json.decode(line, type=Torch) if line else Torch(version=version, error=self._last_words())
+            )
+        return self._description
+
+    def reduce(self, wanted: Reduce) -> Reduction:
+        """Take part in the all-reduce; an error is told by its known cause, else by the last line."""
+        if self.describe("").error:
+            return Reduction(machine=wanted.machine, error=f"torch does not import: {self.describe('').error}")
+        assert self._process.stdin is not None
+        try:
+            self._process.stdin.write(msgspec.json.encode(wanted) + b"\n")
+            self._process.stdin.flush()
+        except OSError:  # it has died meanwhile: the last words say of what
+            pass
+        # Meeting and reducing may each take the whole time.
+        line = self._next(3 * wanted.timeout_s)
+        if line:
+            told = msgspec.json.decode(line)
+            return msgspec.convert({"machine": wanted.machine, **told}, Reduction, strict=False)
+        words = self._last_words()
+        known = explain(words)
+        return Reduction(machine=wanted.machine, error=known[0].cause if known else words)
+
+    def close(self) -> None:
+        """End the process."""
+        self._process.kill()
+        self._process.wait()
+        self._reader.join()
+        for stream in (self._process.stdin, self._process.stdout, self._errors):
+            assert stream is not None
+            try:
+                stream.close()
+            except OSError:  # an order that was never read
+                continue
+
+    def _next(self, timeout_s: float) -> bytes | None:
+        try:
+            return self._lines.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    def _last_words(self) -> str:
+        """The line that the process died with; warnings of torch begin with [W."""
+        try:
+            self._process.wait(timeout=1.0)
+        except subprocess.TimeoutExpired:
+            return "it gave no answer in time"
+        self._errors.seek(0)
+        lines = [line.strip() for line in self._errors.read().decode(errors="replace").splitlines()]
+        return next((line for line in reversed(lines) if line and not line.startswith("[W")), "it ended without a word")
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(b"{"):
+                self._lines.put(line)
+        self._lines.put(None)

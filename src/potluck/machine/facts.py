@@ -1,0 +1,226 @@
+"""What is known about one machine: a snapshot that can be printed, sent, recorded and read back.
+
+None means that it could not be found out; `gaps` says why.
+"""
+
+import msgspec
+
+LOOPBACK, WIRED, WIRELESS, BRIDGE, TUNNEL, VIRTUAL = "loopback", "wired", "wireless", "bridge", "tunnel", "virtual"
+
+
+class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A part of the facts."""
+
+
+class System(Struct, frozen=True, kw_only=True):
+    """The operating system, and what it runs inside of."""
+
+    family: str  # linux, windows, darwin
+    release: str = ""
+    distribution: str = ""
+    container: str | None = None  # docker, podman, lxc, ...
+    is_administrator: bool = False
+
+
+class Processor(Struct, frozen=True, kw_only=True):
+    """Cores that this process may use; a container's quota counts."""
+
+    name: str = ""
+    num_cores: int = 1
+    usable_cores: float = 1.0
+    throttled_events: int | None = None
+
+
+class Gpu(Struct, frozen=True, kw_only=True):
+    """One NVIDIA device as the driver sees it."""
+
+    name: str
+    memory_bytes: int = 0
+    capability: str = ""  # 8.6
+    driver: str = ""
+    throttle: tuple[str, ...] = ()  # heat, power
+
+
+class Interface(Struct, frozen=True, kw_only=True):
+    """One network interface."""
+
+    name: str
+    kind: str = WIRED
+    is_up: bool = True
+    has_carrier: bool | None = None
+    speed_mbit: int | None = None
+    is_half_duplex: bool = False
+    mtu: int = 1500
+    addresses: tuple[str, ...] = ()  # IPv4 with prefix: 192.168.1.5/24
+    addresses6: tuple[str, ...] = ()
+
+
+class Route(Struct, frozen=True, kw_only=True):
+    """Where packets for a network leave this machine; 0.0.0.0/0 is everything else."""
+
+    network: str
+    interface: str
+    gateway: str = ""
+    metric: int = 0
+
+
+class Resolved(Struct, frozen=True, kw_only=True):
+    """What a name means on this machine."""
+
+    name: str
+    addresses: tuple[str, ...] = ()
+    error: str = ""
+
+
+class Chain(Struct, frozen=True, kw_only=True):
+    """A chain of nftables that sees packets on their way in or out, and whether it may refuse any."""
+
+    family: str
+    table: str
+    name: str
+    may_block: bool
+    hook: str = "input"
+
+
+class Firewall(Struct, frozen=True, kw_only=True):
+    """Firewalls that look at incoming packets."""
+
+    tools: tuple[str, ...] = ()  # active ones: ufw, firewalld, nftables, iptables
+    chains: tuple[Chain, ...] = ()
+    is_readable: bool = True
+
+
+class Adapter(Struct, frozen=True, kw_only=True):
+    """A network adapter of Windows."""
+
+    alias: str
+    is_up: bool = True
+    is_wireless: bool = False
+    speed_mbit: int | None = None
+    metric: int | None = None
+    profile: str = ""  # Private, Public, DomainAuthenticated
+    addresses: tuple[str, ...] = ()
+
+
+class Windows(Struct, frozen=True, kw_only=True):
+    """Windows itself, or the Windows around a WSL guest."""
+
+    build: int | None = None
+    adapters: tuple[Adapter, ...] = ()
+
+
+class Wsl(Struct, frozen=True, kw_only=True):
+    """The Windows Subsystem for Linux around this machine."""
+
+    version: int = 2
+    mode: str | None = None  # in effect: nat, mirrored, none, virtioproxy, bridged
+    config_mode: str | None = None  # what .wslconfig asks for
+    config_encoding: str | None = None  # ascii, utf-8-bom, utf-16; None without a file
+    idle_timeout_ms: int | None = None
+    has_interop: bool = False
+
+
+class Clock(Struct, frozen=True, kw_only=True):
+    """Whether something keeps the clock right."""
+
+    unix_s: float = 0.0
+    is_synchronised: bool | None = None
+
+
+class Space(Struct, frozen=True, kw_only=True):
+    """Room in a file system."""
+
+    folder: str
+    free_bytes: int
+    total_bytes: int
+    is_writable: bool = True
+
+
+class Power(Struct, frozen=True, kw_only=True):
+    """Battery, where there is one."""
+
+    on_battery: bool = False
+    percent: int | None = None
+
+
+class Torch(Struct, frozen=True, kw_only=True):
+    """PyTorch, as a process that imported it told."""
+
+    version: str = ""
+    error: str = ""
+    cuda: str = ""  # that it was built for; empty in a CPU build
+    hip: str = ""
+    nccl: str = ""
+    has_gloo: bool = True
+    num_devices: int = 0
+    capabilities: tuple[str, ...] = ()
+    architectures: tuple[str, ...] = ()  # sm_80, compute_90, ...
+
+
+class Software(Struct, frozen=True, kw_only=True):
+    """Versions. Those of packages come from their metadata, so they are known even if an import fails."""
+
+    python: str
+    potluck: str
+    torch: Torch | None = None  # None: not installed
+    torchft: str = ""
+
+
+class Listener(Struct, frozen=True, kw_only=True):
+    """A program that has a port."""
+
+    port: int
+    address: str = ""
+    process: str = ""
+    pid: int | None = None
+
+
+class Facts(Struct, frozen=True, kw_only=True):
+    """One machine."""
+
+    machine: str
+    system: System
+    processor: Processor = Processor()
+    memory_bytes: int = 0
+    gpus: tuple[Gpu, ...] = ()
+    pci_displays: tuple[str, ...] = ()  # vendors of graphics cards on the bus: nvidia, amd, intel
+    interfaces: tuple[Interface, ...] = ()
+    routes: tuple[Route, ...] = ()
+    hostname: str = ""
+    names: tuple[Resolved, ...] = ()
+    docker_names: tuple[Resolved, ...] = ()  # what Docker Desktop wrote into the hosts file
+    firewall: Firewall = Firewall()
+    wsl: Wsl | None = None
+    windows: Windows | None = None
+    clock: Clock = Clock()
+    shm: Space | None = None
+    disks: tuple[Space, ...] = ()  # the runs folder first
+    power: Power | None = None
+    software: Software = Software(python="", potluck="")
+    variables: dict[str, str] = {}
+    listeners: tuple[Listener, ...] = ()
+    has_ipv6: bool = True
+    gaps: tuple[str, ...] = ()
+
+    def interface(self, name: str) -> Interface | None:
+        """The interface with exactly that name."""
+        return next((one for one in self.interfaces if one.name == name), None)
+
+    def resolved(self, name: str) -> Resolved | None:
+        """What a name means here, if it was looked up."""
+        return next((one for one in self.names if one.name == name), None)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Every IPv4 address of an interface that is up, without prefixes."""
+        return tuple(a.partition("/")[0] for one in self.interfaces if one.is_up for a in one.addresses)
+
+
+def to_json(facts: Facts) -> bytes:
+    """For people and bug reports: indented, defaults left out."""
+    return msgspec.json.format(msgspec.json.encode(facts), indent=2)
+
+
+def from_json(text: bytes | str) -> Facts:
+    """Read a snapshot back; a wrong field is an error."""
+    return msgspec.json.decode(text, type=Facts)

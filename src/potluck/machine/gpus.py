@@ -1,0 +1,65 @@
+"""Graphics cards: what NVIDIA's driver tells through NVML, and what is on the bus without a driver."""
+
+from pathlib import Path
+
+from potluck.machine.facts import Gpu
+
+_PCI = Path("/sys/bus/pci/devices")
+_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+_DISPLAY_CLASS = "0x03"
+_HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
+_POWER = 0x04 | 0x80  # power cap and hardware power brake
+
+
+def read_gpus() -> tuple[tuple[Gpu, ...], str]:
+    """The devices, and why there are none where the driver should have answered."""
+    import pynvml  # noqa: PLC0415  only the commands that need facts pay for it
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError_LibraryNotFound:
+        return (), ""
+    except pynvml.NVMLError as error:
+        return (), f"NVML: {error}"
+    try:
+        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        return tuple(_gpu(index, driver) for index in range(pynvml.nvmlDeviceGetCount())), ""
+    except pynvml.NVMLError as error:
+        return (), f"NVML: {error}"
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def _gpu(index: int, driver: str) -> Gpu:
+    import pynvml  # noqa: PLC0415
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
+    try:
+        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+    except pynvml.NVMLError:  # old cards do not tell
+        reasons = 0
+    return Gpu(
+        name=_text(pynvml.nvmlDeviceGetName(handle)),
+        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        capability=f"{major}.{minor}",
+        driver=driver,
+        throttle=tuple(word for word, bits in (("heat", _HEAT), ("power", _POWER)) if reasons & bits),
+    )
+
+
+def read_pci_displays(pci: Path = _PCI) -> tuple[str, ...]:
+    """Vendors of the graphics cards on the bus, also of those without a driver."""
+    found = []
+    for device in sorted(pci.glob("*")):
+        try:
+            kind, vendor = (device / "class").read_text().strip(), (device / "vendor").read_text().strip()
+        except OSError:
+            continue
+        if kind.startswith(_DISPLAY_CLASS) and vendor in _VENDORS:
+            found.append(_VENDORS[vendor])
+    return tuple(found)
+
+
+def _text(value: str | bytes) -> str:
+    return value.decode() if isinstance(value, bytes) else value

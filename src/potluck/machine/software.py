@@ -1,0 +1,40 @@
+"""Versions of what training needs. Torch is imported by another process: it may crash, hang, or take seconds."""
+
+import platform
+import sys
+from importlib import metadata
+
+import msgspec
+
+from potluck.core.version import __version__
+from potluck.machine.asking import NoAnswerError, ask
+from potluck.machine.facts import Software, Torch
+
+_IMPORT_S = 60.0
+_DESCRIBE = [sys.executable, "-m", "potluck.engine.torch_facts"]
+
+
+def read_software(*, with_torch: bool = True) -> Software:
+    """Versions; without `with_torch` torch's comes from its metadata alone, which takes no time."""
+    version = _version("torch")
+    torch: Torch | None = None
+    if version:
+        torch = ask_torch(version) if with_torch else Torch(version=version)
+    return Software(python=platform.python_version(), potluck=__version__, torch=torch, torchft=_version("torchft"))
+
+
+def ask_torch(version: str) -> Torch:
+    """What torch says of itself, or the last line of why it cannot be imported."""
+    try:
+        return msgspec.json.decode(ask(_DESCRIBE, timeout_s=_IMPORT_S).strip().splitlines()[-1], type=Torch)
+    except NoAnswerError as error:
+        return Torch(version=version, error=str(error).partition(": ")[2] or str(error))
+    except (ValueError, IndexError):
+        return Torch(version=version, error="its import ended without an answer")
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""

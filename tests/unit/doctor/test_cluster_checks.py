@@ -1,0 +1,212 @@
+"""Every check of several machines: what makes it name which machine, and a near miss that must stay silent."""
+
+import pytest
+from msgspec.structs import replace
+
+from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Examination, Link, Plan, Reduction
+from potluck.doctor.catalogue import CLUSTER_CHECKS, examine_all, troubles
+from potluck.doctor.finding import FAIL, WARN
+from potluck.machine.facts import Chain, Firewall, Route
+from tests.unit.doctor.snapshots import snapshot
+
+ADDRESSES = {"oak": "192.168.1.10", "ash": "192.168.1.11", "elm": "192.168.1.12"}
+PORTS = (40001, 40002, 40003)
+BLOCKING = Firewall(tools=("nftables",), chains=(Chain(family="inet", table="filter", name="input", may_block=True),))
+
+
+def machine(name, base="desktop", **changes):
+    facts = snapshot(base)
+    interface = replace(facts.interfaces[0], addresses=(f"{ADDRESSES[name]}/24",))
+    routes = (Route(network="192.168.1.0/24", interface=interface.name),)
+    changed = {"hostname": name, "interfaces": (interface, facts.interfaces[-1]), "routes": routes, **changes}
+    return replace(facts, machine=name, **changed)
+
+
+def link(source, target, outcome=OPEN, **measured):
+    if outcome == OPEN:
+        values = {
+            "round_trip_s": 2e-4,
+            "bytes_per_s": 110e6,
+            "clock_offset_s": 0.0,
+            "mtu_wanted": 1500,
+            "mtu_passed": 1500,
+        }
+        measured = {**values, **measured}
+    ports = outcome if isinstance(outcome, dict) else dict.fromkeys(PORTS, outcome)
+    return Link(source=source, target=target, address=ADDRESSES[target], ports=ports, **measured)
+
+
+def cluster(*changed_links, machines=None, **more):
+    """Three healthy machines, but for these links and machines."""
+    facts = {name: machine(name) for name in ADDRESSES} | {one.machine: one for one in machines or ()}
+    links = {(a, b): link(a, b) for a in ADDRESSES for b in ADDRESSES if a != b}
+    links |= {(one.source, one.target): one for one in changed_links}
+    well = tuple(Reduction(machine=name, names=tuple(ADDRESSES), is_sum_right=True) for name in ADDRESSES)
+    values = {"reductions": well, "addresses": ADDRESSES, **more}
+    return Examination(machines=tuple(facts.values()), links=tuple(links.values()), **values)
+
+
+GUARDED = [machine("ash", firewall=BLOCKING)]
+WSL = [machine("ash", "wsl2_mirrored")]
+ONE_PORT = {40001: SILENT, 40002: OPEN, 40003: OPEN}
+OTHER_TORCH = replace(snapshot("desktop").software, torch=replace(snapshot("desktop").software.torch, version="2.8.0"))
+
+
+def cards(name, nccl):
+    facts = machine(name, "gpu_desktop")
+    torch = replace(facts.software.torch, nccl=nccl, version="2.13.0")
+    return replace(facts, software=replace(facts.software, torch=torch))
+
+
+# id: (what was seen, the machine at fault, how bad, words of the finding or its fix, a near miss)
+CASES = {
+    "ephemeral-ports": (
+        cluster(link("oak", "ash", SILENT), machines=GUARDED),
+        "ash",
+        FAIL,
+        "nft insert rule inet filter input ip saddr '{ 192.168.1.10 }' tcp dport 1024-65535 accept",
+        cluster(machines=GUARDED),
+    ),
+    "no-route": (
+        cluster(link("oak", "ash", UNREACHABLE), machines=GUARDED),
+        "ash",
+        FAIL,
+        "nft insert rule",
+        cluster(link("oak", "ash", SILENT), machines=GUARDED),
+    ),
+    "wsl-mirrored-inbound": (
+        cluster(link("oak", "ash", SILENT), link("elm", "ash", SILENT), machines=WSL),
+        "ash",
+        FAIL,
+        "New-NetFirewallHyperVRule",
+        cluster(link("oak", "ash", SILENT), machines=GUARDED),
+    ),
+    "wsl-mirrored-port": (
+        cluster(link("oak", "ash", ONE_PORT), machines=WSL),
+        "ash",
+        FAIL,
+        "port 40001",
+        cluster(link("oak", "ash", SILENT), machines=WSL),
+    ),
+    "mtu": (
+        cluster(link("oak", "ash", mtu_passed=1280)),
+        "oak",
+        FAIL,
+        "sudo ip link set dev enp4s0 mtu 1280",
+        cluster(link("oak", "ash", mtu_wanted=1280, mtu_passed=1280)),
+    ),
+    "slow-link": (
+        cluster(
+            *(
+                link(a, b, bytes_per_s=2.4e6)
+                for a, b in [("oak", "ash"), ("ash", "oak"), ("ash", "elm"), ("elm", "ash")]
+            )
+        ),
+        "ash",
+        WARN,
+        "19 Mbit/s: 100 MB of gradients take 55.6 s a step between 3 machines",
+        cluster(link("oak", "ash", bytes_per_s=2.4e6)),
+    ),
+    "clock-skew": (
+        cluster(
+            link("oak", "ash", clock_offset_s=40.0),
+            link("elm", "ash", clock_offset_s=40.0),
+            link("ash", "oak", clock_offset_s=-40.0),
+            link("ash", "elm", clock_offset_s=-40.0),
+        ),
+        "ash",
+        WARN,
+        "40 s ahead",
+        cluster(link("oak", "ash", clock_offset_s=2.0)),
+    ),
+    "peer-silent": (cluster(absent={"ivy": "no answer"}), "ivy", FAIL, "switched on", cluster()),
+    "all-reduce": (
+        cluster(reductions=(Reduction(machine="elm", error="a wrong thing"),)),
+        "elm",
+        FAIL,
+        "a wrong thing",
+        cluster(reductions=None),
+    ),
+    "version-mismatch": (
+        cluster(machines=[machine("ash", software=OTHER_TORCH)]),
+        "ash",
+        FAIL,
+        "python -m pip install 'torch==2.13.0'",
+        cluster(),
+    ),
+    "duplicate-hostname": (
+        cluster(machines=[machine("ash", hostname="oak")]),
+        "ash",
+        FAIL,
+        "export POTLUCK_MACHINE=oak-2",
+        cluster(),
+    ),
+    "nccl-mismatch": (
+        cluster(machines=[cards("ash", "2.27.3"), cards("elm", "2.21.5")]),
+        "elm",
+        WARN,
+        "Gloo is used",
+        cluster(machines=[cards("ash", "2.27.3"), cards("elm", "2.27.3")]),
+    ),
+    "missing-machines": (cluster(plan=Plan(expected=("oak", "ivy"))), "ivy", FAIL, "joined", cluster()),
+    "family-mixed": (
+        cluster(addresses={**ADDRESSES, "elm": "fd00::12"}),
+        "elm",
+        FAIL,
+        "192.168.1.12",
+        cluster(),
+    ),
+}
+
+
+def test_every_check_has_a_case():
+    assert set(CASES) == set(CLUSTER_CHECKS)
+
+
+@pytest.mark.parametrize("check_id", CLUSTER_CHECKS)
+def test_it_names_the_machine_and_stays_silent(check_id):
+    sick, name, status, words, well = CASES[check_id]
+    found = troubles(examine_all(sick, only=[check_id]))
+    assert [(one.id, one.machine, one.status) for one in found] == [(check_id, name, status)]
+    printed = [text for fix in found[0].fixes for text in (fix.note, *fix.commands)]
+    assert words in "\n".join([found[0].what, *printed])
+    assert not troubles(examine_all(well, only=[check_id]))
+
+
+def test_a_healthy_cluster_has_no_trouble():
+    assert not troubles(examine_all(cluster()))
+
+
+def test_reject_and_drop_are_told_apart():
+    (dropped,) = troubles(examine_all(cluster(link("oak", "ash", SILENT), machines=GUARDED)))
+    (rejected,) = troubles(examine_all(cluster(link("oak", "ash", REFUSED), machines=GUARDED)))
+    assert "drops" in dropped.what
+    assert "rejects" in rejected.what
+
+
+def test_a_wall_on_the_way_out_is_the_sources():
+    chain = Chain(family="inet", table="filter", name="output", may_block=True, hook="output")
+    walled = machine("oak", firewall=Firewall(tools=("nftables",), chains=(chain,)))
+    (found,) = troubles(examine_all(cluster(link("oak", "ash", SILENT), machines=[walled])))
+    assert found.machine == "oak"
+    assert "ip daddr '{ 192.168.1.11 }'" in found.fixes[0].commands[0]
+
+
+def test_a_connection_that_stalls_is_not_a_blocked_port():
+    seen = cluster(link("oak", "ash", STALLED, mtu_wanted=1500, mtu_passed=1280))
+    assert [one.id for one in troubles(examine_all(seen))] == ["mtu"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "first"),
+    [
+        ("ufw", "sudo ufw allow from 192.168.1.10 to any port 1024:65535 proto tcp"),
+        ("firewalld", "sudo firewall-cmd --permanent --add-rich-rule="),
+        ("iptables", "sudo iptables --insert INPUT --source 192.168.1.10"),
+    ],
+)
+def test_the_rule_is_for_the_firewall_that_runs(tool, first):
+    guarded = machine("ash", firewall=Firewall(tools=(tool,)))
+    (found,) = troubles(examine_all(cluster(link("oak", "ash", SILENT), machines=[guarded])))
+    assert found.fixes[0].commands[0].startswith(first)
+    assert found.fixes[0].undo

@@ -1,0 +1,233 @@
+"""Every check of one machine: what makes it speak up, and a near miss that must stay silent."""
+
+import pytest
+from msgspec.structs import replace
+
+from potluck.doctor.case import Peer, Plan
+from potluck.doctor.catalogue import MACHINE_CHECKS, examine_machine, troubles
+from potluck.doctor.finding import FAIL, OK, WARN
+from potluck.machine.facts import Gpu, Interface, Listener, Power, Resolved, Space, from_json, to_json
+from tests.unit.doctor.snapshots import NAMES, knowing, snapshot, with_variables
+
+DESKTOP, GPU = snapshot("desktop"), snapshot("gpu_desktop")
+NAT, MIRRORED, WIFI_FIRST = snapshot("wsl2_nat"), snapshot("wsl2_mirrored"), snapshot("wsl2_mirrored_wifi_first")
+WINDOWS_10, LAB = snapshot("wsl2_windows10"), snapshot("lab_machine_with_firewall")
+MIB, GIB = 2**20, 2**30
+DOCKER0 = Interface(name="docker0", kind="bridge", has_carrier=False, addresses=("172.17.0.1/16",))
+WITH_DOCKER0 = replace(DESKTOP, interfaces=(*DESKTOP.interfaces, DOCKER0))
+LAUNCH = {"MASTER_ADDR": "192.168.1.10", "RANK": "0", "WORLD_SIZE": "2"}
+
+
+def shm(size):
+    return Space(folder="/dev/shm", free_bytes=size, total_bytes=size)
+
+
+def disk(size, **more):
+    return Space(folder="/data/experiments", free_bytes=size, total_bytes=100 * GIB, **more)
+
+
+# id: (a machine that has it, how bad, words of the finding or its fix, a machine that nearly has it)
+CASES = {
+    "torch-missing": (snapshot("no_torch"), FAIL, "pip install torch", DESKTOP),
+    "torch-broken": (snapshot("broken_torch"), FAIL, "libcudart.so.12", snapshot("no_torch")),
+    "torchft-missing": (snapshot("no_torch"), FAIL, "torchft", DESKTOP),
+    "cuda-missing": (snapshot("gpu_with_cpu_build"), WARN, "CPU build", GPU),
+    "no-nccl": (
+        replace(GPU, software=replace(GPU.software, torch=replace(GPU.software.torch, nccl=""))),
+        WARN,
+        "Gloo is used",
+        GPU,
+    ),
+    "arch-mismatch": (snapshot("pascal_with_new_build"), FAIL, "CUDA 12.6", GPU),
+    "duplicate-gpu": (
+        with_variables(GPU, CUDA_VISIBLE_DEVICES="0,0"),
+        FAIL,
+        "export CUDA_VISIBLE_DEVICES=0",
+        with_variables(GPU, CUDA_VISIBLE_DEVICES="0"),
+    ),
+    "ifname-invalid": (
+        with_variables(DESKTOP, GLOO_SOCKET_IFNAME="^lo"),
+        FAIL,
+        "export GLOO_SOCKET_IFNAME=enp4s0",
+        with_variables(DESKTOP, GLOO_SOCKET_IFNAME="enp4s0"),
+    ),
+    "nccl-ifname": (
+        with_variables(DESKTOP, NCCL_SOCKET_IFNAME="eth0"),
+        FAIL,
+        "export NCCL_SOCKET_IFNAME==enp4s0",
+        with_variables(DESKTOP, NCCL_SOCKET_IFNAME="enp"),
+    ),
+    "virtual-interface": (
+        with_variables(WITH_DOCKER0, GLOO_SOCKET_IFNAME="docker0"),
+        FAIL,
+        "export GLOO_SOCKET_IFNAME=enp4s0",
+        with_variables(WITH_DOCKER0, GLOO_SOCKET_IFNAME="enp4s0"),
+    ),
+    "no-network": (
+        replace(
+            DESKTOP, interfaces=(replace(DESKTOP.interfaces[0], is_up=False, has_carrier=False), DESKTOP.interfaces[1])
+        ),
+        FAIL,
+        "sudo ip link set dev enp4s0 up",
+        DESKTOP,
+    ),
+    "container-bridge": (snapshot("docker_bridge"), FAIL, "--network=host", LAB),
+    "wifi": (snapshot("laptop_wifi_battery"), WARN, "wlp2s0", DESKTOP),
+    "link-speed": (snapshot("slow_cable_full_disk"), WARN, "half duplex", DESKTOP),
+    "vpn-route": (snapshot("vpn"), WARN, "1380", DESKTOP),
+    "hostname-loopback": (
+        with_variables(DESKTOP, **LAUNCH),
+        WARN,
+        "export GLOO_SOCKET_IFNAME=enp4s0",
+        DESKTOP,
+    ),
+    "name-unresolvable": (
+        with_variables(knowing(DESKTOP, ash=""), MASTER_ADDR="ash"),
+        FAIL,
+        "hostname -I",
+        with_variables(knowing(DESKTOP, ash="192.168.1.11"), MASTER_ADDR="ash"),
+    ),
+    "nobody-hosts": (
+        with_variables(DESKTOP, MASTER_ADDR="192.168.1.99", RANK="0"),
+        FAIL,
+        "export MASTER_ADDR=192.168.1.10",
+        with_variables(DESKTOP, MASTER_ADDR="192.168.1.99", RANK="1"),
+    ),
+    "docker-desktop-hosts": (
+        with_variables(
+            replace(DESKTOP, docker_names=(Resolved(name="kubernetes.docker.internal", addresses=("192.168.1.77",)),)),
+            MASTER_ADDR="kubernetes.docker.internal",
+        ),
+        FAIL,
+        "export MASTER_ADDR=192.168.1.10",
+        replace(DESKTOP, docker_names=(Resolved(name="kubernetes.docker.internal", addresses=("192.168.1.77",)),)),
+    ),
+    "ipv6-noise": (
+        with_variables(replace(DESKTOP, has_ipv6=False), MASTER_ADDR="fd00::2"),
+        FAIL,
+        "IPv4 address",
+        replace(DESKTOP, has_ipv6=False),
+    ),
+    "wsl-nat": (NAT, FAIL, "networkingMode=mirrored", MIRRORED),
+    "wsl-mirrored-unsupported": (WINDOWS_10, FAIL, "22621", MIRRORED),
+    "wslconfig-encoding": (snapshot("wsl2_utf16_config"), FAIL, "-Encoding ascii", MIRRORED),
+    "wsl-wrong-adapter": (WIFI_FIRST, WARN, "-InterfaceMetric 10", MIRRORED),
+    "wsl-idle": (WIFI_FIRST, WARN, "instanceIdleTimeout", MIRRORED),
+    "network-public-profile": (WIFI_FIRST, WARN, "-NetworkCategory Private", MIRRORED),
+    "windows-native": (snapshot("windows_native"), FAIL, "wsl --install", MIRRORED),
+    "shm-small": (replace(DESKTOP, shm=shm(64 * MIB)), FAIL, "remount,size=1G", replace(DESKTOP, shm=shm(GIB))),
+    "disk-full": (
+        replace(DESKTOP, disks=(disk(300 * MIB), *DESKTOP.disks)),
+        FAIL,
+        "export POTLUCK_RUNS_DIR=~/potluck/experiments/experiments",
+        replace(DESKTOP, disks=(disk(3 * GIB),)),
+    ),
+    "battery": (snapshot("laptop_wifi_battery"), WARN, "61 %", replace(DESKTOP, power=Power(percent=61))),
+    "throttle": (
+        replace(GPU, gpus=(replace(GPU.gpus[0], throttle=("heat",)),)),
+        WARN,
+        "heat",
+        GPU,
+    ),
+    "port-in-use": (
+        with_variables(replace(DESKTOP, listeners=(Listener(port=29500, process="python3", pid=123),)), RANK="0"),
+        FAIL,
+        "export MASTER_PORT=29501",
+        DESKTOP,
+    ),
+}
+
+
+def test_every_check_has_a_case():
+    assert set(CASES) == set(MACHINE_CHECKS)
+
+
+@pytest.mark.parametrize("check_id", MACHINE_CHECKS)
+def test_it_speaks_up_and_stays_silent(check_id):
+    sick, status, words, well = CASES[check_id]
+    (finding,) = examine_machine(sick, only=[check_id])
+    assert (finding.id, finding.status, finding.machine) == (check_id, status, sick.machine)
+    assert finding.fixes, "trouble without a fix"
+    printed = [finding.what, *(text for fix in finding.fixes for text in (fix.note, *fix.commands, *fix.undo))]
+    assert words in "\n".join(printed)
+    (finding,) = examine_machine(well, only=[check_id])
+    assert finding.status == OK, finding
+
+
+# Every kind of machine, and all the trouble it is in.
+KINDS = {
+    "blackwell_with_old_build": {"arch-mismatch"},
+    "broken_torch": {"torch-broken"},
+    "desktop": set(),
+    "docker_bridge": {"container-bridge", "shm-small"},
+    "gpu_desktop": set(),
+    "gpu_with_cpu_build": {"cuda-missing"},
+    "lab_machine_with_firewall": set(),
+    "laptop_wifi_battery": {"wifi", "battery", "throttle"},
+    "no_torch": {"torch-missing", "torchft-missing"},
+    "pascal_with_new_build": {"arch-mismatch"},
+    "slow_cable_full_disk": {"disk-full", "link-speed"},
+    "vpn": {"vpn-route"},
+    "windows_native": {"windows-native"},
+    "wsl2_mirrored": set(),
+    "wsl2_mirrored_wifi_first": {"wsl-wrong-adapter", "wsl-idle", "network-public-profile"},
+    "wsl2_nat": {"wsl-nat"},
+    "wsl2_utf16_config": {"wsl-nat", "wsl-mirrored-unsupported", "wslconfig-encoding"},
+    "wsl2_windows10": {"wsl-nat", "wsl-mirrored-unsupported"},
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_each_kind_of_machine_has_its_troubles_and_no_others(name):
+    assert {finding.id for finding in troubles(examine_machine(snapshot(name)))} == KINDS[name]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_snapshot_survives_being_written_and_read(name):
+    assert from_json(to_json(snapshot(name))) == snapshot(name)
+
+
+def test_findings_come_worst_first():
+    statuses = [finding.status for finding in examine_machine(snapshot("docker_bridge"))]
+    assert statuses == sorted(statuses, key=[FAIL, WARN, "unknown", OK].index)
+
+
+def test_commands_for_root_get_sudo_only_where_the_user_is_not_root():
+    (finding,) = examine_machine(
+        replace(LAB, shm=shm(MIB), system=replace(LAB.system, container=None)), only=["shm-small"]
+    )
+    assert finding.fixes[0].commands == ("mount -o remount,size=1G /dev/shm",)
+    (finding,) = examine_machine(replace(DESKTOP, shm=shm(MIB)), only=["shm-small"])
+    assert finding.fixes[0].commands == ("sudo mount -o remount,size=1G /dev/shm",)
+
+
+def test_a_known_peer_is_written_into_the_hosts_file():
+    plan = Plan(peers=(Peer(name="ash", address="192.168.1.11"),))
+    (finding,) = examine_machine(knowing(DESKTOP, ash=""), plan, only=["name-unresolvable"])
+    assert finding.status == WARN  # Potluck uses addresses
+    assert "192.168.1.11 ash" in finding.fixes[0].commands[0]
+
+
+@pytest.mark.parametrize(
+    ("capability", "architectures", "fits"),
+    [
+        ("8.6", ("sm_80",), True),  # code of an older card of the same generation
+        ("8.0", ("sm_86",), False),
+        ("12.0", ("sm_90",), False),
+        ("12.0", ("compute_90",), True),  # PTX is compiled for newer cards
+        ("6.1", ("sm_75", "compute_120"), False),
+        ("9.0", ("sm_90a",), True),
+    ],
+)
+def test_which_cards_a_build_has_code_for(capability, architectures, fits):
+    torch = replace(GPU.software.torch, capabilities=(capability,), architectures=architectures)
+    gpu = Gpu(name="a card", capability=capability)
+    facts = replace(GPU, gpus=(gpu,), software=replace(GPU.software, torch=torch))
+    (finding,) = examine_machine(facts, only=["arch-mismatch"])
+    assert (finding.status == OK) == fits
+
+
+def test_windows_10_is_told_that_a_container_does_not_help():
+    (finding,) = examine_machine(WINDOWS_10, only=["wsl-nat"])
+    assert "container" in finding.fixes[0].note
+    assert not finding.fixes[0].commands

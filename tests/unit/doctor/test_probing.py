@@ -1,0 +1,231 @@
+"""The way between two machines, on loopback: who knows the token is answered, everybody else is not."""
+
+import re
+import socket
+import subprocess
+import sys
+import threading
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from potluck.core.errors import GroupError, SettingsError
+from potluck.doctor.case import OPEN, REFUSED, Plan
+from potluck.doctor.probing.asks import ClosePorts, Dial, Done, Introduce, OpenPorts, StationLostError
+from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
+from potluck.doctor.probing.conducting import Seat, examine_stations, rounds
+from potluck.doctor.probing.dialling import dial, try_port
+from potluck.doctor.probing.listening import Target, connect, parse_target
+from potluck.doctor.probing.ports import OpenedPorts, digest
+from potluck.doctor.probing.reaching import reach_machines
+from potluck.doctor.probing.station import LocalStation
+
+HERE = "127.0.0.1"
+
+
+@contextmanager
+def opened(word="a word"):
+    ports = OpenedPorts(HERE, 3, word)
+    try:
+        yield ports
+    finally:
+        ports.close()
+
+
+def dialling(ports, **changes):
+    values = {
+        "source": "oak",
+        "target": "elm",
+        "address": HERE,
+        "own_address": HERE,
+        "ports": ports.ports,
+        "datagram_port": ports.datagram_port,
+        "word": "a word",
+        "mtu": 1500,
+    }
+    return Dial(**{**values, **changes})
+
+
+def test_open_ports_are_measured():
+    with opened() as ports:
+        link = dial(dialling(ports))
+        assert link.ports == dict.fromkeys(ports.ports, OPEN)
+    assert 0 < link.round_trip_s < 0.5
+    assert link.bytes_per_s > 1e6
+    assert abs(link.clock_offset_s) < 0.5
+    assert (link.mtu_wanted, link.mtu_passed) == (1500, 1500)
+
+
+def test_who_does_not_know_the_word_gets_nothing():
+    with opened() as ports:
+        link = dial(dialling(ports, word="another word"))
+        assert link.bytes_per_s is None
+        assert link.mtu_passed is None
+        with socket.create_connection((HERE, ports.ports[0]), timeout=2) as stranger:
+            stranger.sendall(digest("another word", b"stream"))
+            assert stranger.recv(1) == b""
+
+
+def test_closed_ports_are_refused():
+    with opened() as ports:
+        port = ports.ports[0]
+    assert try_port(HERE, port) == REFUSED
+
+
+@contextmanager
+def channels(mine="a token", theirs="a token"):
+    """Both ends of a conversation; the server's end is what its thread made of it."""
+    first, second = socket.socketpair()
+    ends = {}
+
+    def serve():
+        try:
+            ends["server"] = Channel(second, theirs, is_server=True)
+        except (WrongTokenError, OSError) as error:
+            ends["server"] = error
+            second.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield first, second, ends, thread, mine
+    finally:
+        first.close()
+        thread.join()
+        second.close()
+
+
+def test_a_channel_carries_lines_both_ways():
+    with channels() as (first, _, ends, thread, token):
+        client = Channel(first, token, is_server=False)
+        thread.join()
+        client.say(b'{"a": 1}')
+        assert ends["server"].hear() == b'{"a": 1}'
+        ends["server"].say(b"{}")
+        assert client.hear() == b"{}"
+        client.close()
+        ends["server"].close()
+
+
+def test_a_channel_refuses_another_token():
+    with channels(theirs="another") as (first, _, ends, thread, token):
+        with pytest.raises((WrongTokenError, OSError)):
+            Channel(first, token, is_server=False)
+        thread.join()
+        assert isinstance(ends["server"], WrongTokenError | OSError)
+
+
+def test_a_line_that_was_changed_or_repeated_is_refused():
+    with channels() as (first, second, ends, thread, token):
+        client = Channel(first, token, is_server=False)
+        thread.join()
+        second.sendall(b"0" * 64 + b" {}\n")
+        with pytest.raises(WrongTokenError):
+            client.hear()
+        client.close()
+        ends["server"].close()
+
+
+def test_a_station_that_hangs_up_is_lost():
+    with channels() as (first, _, ends, thread, token):
+        station = RemoteStation(Channel(first, token, is_server=False))
+        thread.join()
+        ends["server"].close()
+        with pytest.raises(StationLostError):
+            station.ask(Introduce())
+        station.close()
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ("abc@10.0.0.1:30000", Target("10.0.0.1", 30000, "abc")),
+        ("abc@10.0.0.1", Target("10.0.0.1", 29498, "abc")),
+        ("lily", Target("lily", 29498, "")),
+    ],
+)
+def test_targets(text, target):
+    assert parse_target(text) == target
+
+
+def test_nonsense_is_no_target():
+    with pytest.raises(SettingsError):
+        parse_target("abc@")
+    with pytest.raises(SettingsError):
+        parse_target("10.0.0.1:port")
+
+
+def test_a_wrong_token_says_what_to_copy():
+    with socket.create_server((HERE, 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection, pytest.raises((WrongTokenError, OSError)):
+                Channel(connection, "right", is_server=True)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            with pytest.raises((GroupError, OSError)):
+                connect(Target(HERE, server.getsockname()[1], "wrong"))
+        finally:
+            thread.join()
+
+
+def test_a_machine_where_nobody_listens_is_told_apart_from_a_name_nobody_knows():
+    with socket.create_server((HERE, 0)) as server:
+        port = server.getsockname()[1]
+    seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], Plan(), with_torch=False)
+    assert "potluck doctor --listen" in seen.absent[HERE]
+    assert "name is not known" in seen.absent["nobody.invalid"]
+
+
+@given(st.integers(min_value=0, max_value=25))
+def test_every_ordered_pair_meets_once_and_nobody_is_in_two_pairs_of_a_round(number):
+    plan = rounds(range(number))
+    met = [pair for pairs in plan for pair in pairs]
+    assert sorted(met) == [(a, b) for a in range(number) for b in range(number) if a != b]
+    for pairs in plan:
+        busy = [one for pair in pairs for one in pair]
+        assert len(busy) == len(set(busy))
+    assert len(plan) <= 2 * number
+
+
+class Gone:
+    """A machine that was just switched off."""
+
+    def ask(self, question):
+        raise StationLostError("it has gone")
+
+
+def test_a_machine_that_vanishes_is_absent_and_the_others_are_examined():
+    station = LocalStation()
+    try:
+        seen = examine_stations([Seat(station, HERE), Seat(Gone(), "10.9.9.9")], with_torch=False)
+    finally:
+        station.close()
+    assert seen.absent == {"10.9.9.9": "it has gone"}
+    assert len(seen.machines) == 1
+
+
+def test_a_station_closes_its_ports_when_told_to():
+    station = LocalStation()
+    ports = station.ask(OpenPorts(address=HERE, num_ports=2, word="a word")).ports
+    assert try_port(HERE, ports[0]) == OPEN
+    assert station.ask(ClosePorts()) == Done()
+    assert try_port(HERE, ports[0]) == REFUSED
+
+
+def test_a_machine_that_is_reached_by_its_name_is_examined_by_its_address():
+    command = [sys.executable, "-c", "from potluck.cli import main; main()", "doctor", "--listen", "--port", "0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as listener:
+        try:
+            line = listener.stdout.readline()
+            token, port = re.search(r"--reach (\w+)@[^:]*:(\d+)", line).groups()
+            seen = reach_machines([f"{token}@localhost:{port}"], Plan(), with_torch=False)
+        finally:
+            listener.terminate()
+    assert HERE in seen.addresses.values()
+    assert not seen.absent
