@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 import time
 
 import pytest
@@ -41,6 +42,7 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         gathering.wait_for_step("second", 1)
         print(f"from `potluck train` to the first committed step: {time.monotonic() - started_at:.1f} s")
         gathering.wait_for_step("second", 10, "fern")
+        assert_secrets_are_in_no_arguments(gathering, "second")
         agents["fern"].send_signal(signal.SIGINT)
         assert agents["fern"].wait(30) == 0, agents["fern"].output
         assert gathering.states()["fern"] == "left"
@@ -69,6 +71,8 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         agents["lily"].expect("started by root@lily", 1)
         assert "runs code from root@lily" in agents["lily"].output
 
+        assert_the_token_is_in_no_file_but_its_own(gathering)
+
         # The roster, and a goodbye from elsewhere.
         code, table = gathering.run("lily", "status")
         assert code == 0
@@ -79,3 +83,21 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         code, output = gathering.run("fern", "status")
         assert code == 1
         assert "does not know this machine" in output
+
+
+def assert_secrets_are_in_no_arguments(gathering, run):
+    """Everybody on a machine can list the arguments of its processes."""
+    homes = [gathering.place(name) / "home" for name in MACHINES]
+    secrets = [json.loads((home / "joined.json").read_text())["credential"] for home in homes]
+    secrets.append(json.loads((homes[0] / "host" / "runs" / f"{run}.json").read_text())["secret"])
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert not any(secret in listed for secret in secrets)
+
+
+def assert_the_token_is_in_no_file_but_its_own(gathering):
+    own = gathering.place("rosa") / "home" / "host" / "token"
+    token = bytes.fromhex(own.read_text())
+    spellings = [token, token.hex().encode(), gathering.line.rsplit("-", 1)[1].encode()]
+    for file in gathering.folder.rglob("*"):
+        if file.is_file() and file != own:
+            assert not any(spelling in file.read_bytes() for spelling in spellings), file
