@@ -231,5 +231,6 @@ class Agent:
         self._done.wait(_SILENCE_S)
 
     def _be_refused(self, error: MeetingError) -> None:
-        self._refusal = error
-        self._leaving.set()
+        if not self._done.is_set():  # after the goodbye the host may well not know this machine any more
+            self._refusal = error
+            self._leaving.set()
