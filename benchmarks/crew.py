@@ -55,6 +55,7 @@ class LabCrew:
                 "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
                 "POTLUCK_SECRET": SECRET,
                 "POTLUCK_RUNS_DIR": str(self.folder / name),
+                "POTLUCK_HOME": str(self.folder / name),
                 "POTLUCK_WORKERS": str(self._expected),
                 "OMP_NUM_THREADS": "1",
                 **variables,

@@ -164,6 +164,7 @@ def work(case: Case, place: Place) -> None:
         "POTLUCK_SECRET": "a secret of the benchmark",
         "POTLUCK_WORKERS": str(NUM_WORKERS),
         "POTLUCK_RUNS_DIR": f"{place.folder}/{rank}",
+        "POTLUCK_HOME": f"{place.folder}/{rank}",
         "POTLUCK_MACHINE": f"worker{rank}",
     }
     init_process_group("gloo", init_method=f"tcp://127.0.0.1:{place.port}", rank=rank, world_size=NUM_WORKERS)
@@ -171,7 +172,7 @@ def work(case: Case, place: Place) -> None:
     data, model = Noise(case, shape), make()
     bare_steps = train_bare(copy.deepcopy(model), data, case.batch, rank)  # how fast pooling is depends on the weights
     bare, mine = [], []
-    with potluck.start("run", device="cpu") as run:
+    with potluck.start("run", device="cpu", load_balance_policy="static") as run:  # as bare DDP splits
         prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
         loader = run.loader(data, global_batch=NUM_WORKERS * case.batch)
         for _ in run.epochs(1):

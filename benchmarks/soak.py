@@ -40,6 +40,7 @@ class Misfortune:
         self._crew = crew
         self._chance = chance
         self._host, *self._others = [machine.name for machine in crew.lab.machines]
+        self._leaving: set[str] = set()
         self._down: dict[str, tuple[float, Callable[[], object]]] = {}
 
     def strike(self) -> None:
@@ -57,7 +58,9 @@ class Misfortune:
     def bring_back(self, *, all_of_them: bool = False) -> None:
         """Those whose time has come."""
         for name, (when, back) in list(self._down.items()):
-            if all_of_them or time.monotonic() >= when:
+            is_leaving = name in self._leaving and self._crew.workers[name].returncode is None
+            if (all_of_them or time.monotonic() >= when) and not is_leaving:
+                self._leaving.discard(name)
                 del self._down[name]
                 back()
                 print(f"{time.strftime('%H:%M:%S')} {name}: back", flush=True)
@@ -86,6 +89,8 @@ class Misfortune:
         kind = self._chance.choice(list(faults))
         strike, back = faults[kind]
         strike()
+        if kind == "leaves by Ctrl-C":  # after its step, for which it may need a lighthouse that is down just now
+            self._leaving.add(name)
         return kind, back
 
 

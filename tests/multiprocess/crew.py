@@ -46,12 +46,13 @@ def start_lighthouse(port=0):
     return process, f"http://127.0.0.1:{process.stdout.readline().strip()}"
 
 
-def environment(lighthouse, worker, *, share=1, expected=1):
+def environment(lighthouse, worker, *, share=None, expected=1):
+    by_hand = {} if share is None else {"POTLUCK_SHARE": str(share)}
     return {
+        **by_hand,
         "POTLUCK_LIGHTHOUSE": lighthouse,
         "POTLUCK_SECRET": SECRET,
         "POTLUCK_MACHINE": f"machine{worker}",
-        "POTLUCK_SHARE": str(share),
         "POTLUCK_WORKERS": str(expected),
     }
 
@@ -63,7 +64,7 @@ class Worker:
         self.home = folder / name
         self.home.mkdir(exist_ok=True, parents=True)
         self.output = self.home / "output.txt"
-        variables = {"POTLUCK_RUNS_DIR": str(self.home / "experiments")}
+        variables = {"POTLUCK_RUNS_DIR": str(self.home / "experiments"), "POTLUCK_HOME": str(self.home)}
         self.process = forked.start(work, [json.dumps(scenarios)], output=self.output, variables=variables)
 
     def committed(self, run):

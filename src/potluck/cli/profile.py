@@ -24,46 +24,30 @@ def profile(
     ] = False,
 ) -> None:
     """Measure this machine: real training steps of a model at several batch sizes. The result is kept for plans."""
-    import statistics
-    import time
-
     from potluck.core.environment import read_environment
     from potluck.core.quantities import size_bytes
     from potluck.core.settings import make_settings
-    from potluck.core.version import __version__
 
     limit = None if memory_limit is None else size_bytes(memory_limit)
     make_settings({"model": model, "mixed_precision": mixed_precision})
-    import torch
-
     from potluck.engine.device import choose_device
-    from potluck.measuring.profile_store import StoredProfile, save_profile
+    from potluck.measuring.profile_store import profile_file
     from potluck.workloads.models import find_model
-    from potluck.workloads.profiling import measure_model
+    from potluck.workloads.profiling import measure_and_keep
 
     environment, chosen = read_environment(), choose_device(device)
     size = model_size or find_model(model).default_size
-    measured = measure_model(
-        model,
-        size,
+    stored = measure_and_keep(
+        environment.home,
+        environment.machine,
+        model=model,
+        size=size,
         precision=mixed_precision,
         device=chosen,
         largest=global_batch,
         budget_s=seconds,
         memory_limit=limit,
     )
-    stored = StoredProfile(
-        machine=environment.machine,
-        device=str(chosen),
-        model=f"{model}-{size}",
-        precision=mixed_precision,
-        compute=measured.compute,
-        gradient_bytes=measured.gradient_bytes,
-        trial={batch: statistics.median(times) for batch, times in measured.trial.items()},
-        measured_at=time.time(),
-        versions={"potluck": __version__, "torch": torch.__version__},
-    )
-    path = save_profile(environment.home, stored)
     if as_json:
         print(stored.model_dump_json())
         return
@@ -71,4 +55,5 @@ def profile(
 
     from potluck.cli.plan_tables import show_profile
 
+    path = profile_file(environment.home, stored.machine, stored.device, stored.model, stored.precision)
     show_profile(Console(), stored, global_batch, path)

@@ -90,6 +90,38 @@ def train(
     seed: Annotated[
         int | None, _option("--seed", panel=LEARNING, help="Of the data order and all random draws (0).")
     ] = None,
+    enable_load_balancing: Annotated[
+        bool | None,
+        _option(
+            "--enable-load-balancing/--no-load-balancing",
+            panel=TOGETHER,
+            help="Split each batch so that all machines finish together (on).",
+        ),
+    ] = None,
+    load_balance_policy: Annotated[
+        str | None,
+        _option(
+            "--load-balance-policy",
+            panel=TOGETHER,
+            help="dynamic: by live timings (default); proportional: by speed; static: equally.",
+        ),
+    ] = None,
+    keep: Annotated[
+        list[str] | None,
+        _option("--keep", panel=TOGETHER, help="A machine that takes part even if it slows the run. May be repeated."),
+    ] = None,
+    enable_profiling: Annotated[
+        bool | None,
+        _option(
+            "--enable-profiling/--no-profiling",
+            panel=TOGETHER,
+            help="Measure this machine before the first step, for a few seconds, unless it was measured before.",
+        ),
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        _option("--memory-limit", panel=DEVICE, help="What training may use on the CPU, like 2G; needs profiling."),
+    ] = None,
     backend: Annotated[
         str | None, _option("--backend", panel=TOGETHER, help="gloo or nccl; by default what all workers have.")
     ] = None,
@@ -136,7 +168,7 @@ def train(
     from potluck.core.settings import read_settings_file
 
     beside = {"config", *PLACEMENT}
-    flags = {name: value for name, value in context.params.items() if value is not None and name not in beside}
+    flags = {name: value for name, value in context.params.items() if value not in (None, []) and name not in beside}
     layers = [{} if config is None else read_settings_file(config), flags]
     if not solo and read_launch().is_alone:
         from potluck.cli.placing import train_together
@@ -176,4 +208,10 @@ def _train_here(layers: list[dict[str, Any]]) -> None:
         if settings.experiment_name is None:
             stem = f"{settings.model}-{settings.dataset}"
             settings = settings.model_copy(update={"experiment_name": free_run_name(environment.runs_dir, stem)})
+        if settings.enable_profiling or settings.memory_limit is not None:
+            from potluck.engine.device import choose_device
+            from potluck.workloads.profiling import profile_if_new
+
+            chosen = choose_device(settings.device, launch.local_rank)
+            profile_if_new(settings, environment.home, environment.machine, chosen)
         train(settings, runs_dir=environment.runs_dir, watch=display)

@@ -48,6 +48,12 @@ class TrainSettings(BaseModel):
     loader_workers: int = Field(default=0, ge=0)
     seed: int = Field(default=0, ge=0)
 
+    enable_load_balancing: bool = True
+    load_balance_policy: Literal["static", "proportional", "dynamic"] = "dynamic"
+    keep: tuple[str, ...] = ()
+    enable_profiling: bool = False
+    memory_limit: str | None = None
+
     backend: Literal["auto", "gloo", "nccl"] = "auto"
     master_addr: str | None = None
     master_port: int | None = Field(default=None, ge=1, le=65535)

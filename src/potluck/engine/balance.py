@@ -5,11 +5,12 @@ from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
+from potluck.engine.experience import Experience
 from potluck.engine.roster import Roster
 from potluck.events.types import AnyEvent, MachineBenched, PlanChanged, StepTiming
 from potluck.measuring.compute_fit import ComputeFit
 from potluck.measuring.line_fit import Timed
-from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
+from potluck.planning.costs import Exchange, LinkProfile
 from potluck.planning.plan import Plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
@@ -34,19 +35,39 @@ class Wishes:
 class Balance:
     """The plan in force on one worker. It is the same on all: made from numbers that all have."""
 
-    def __init__(
-        self, wishes: Wishes, tell: Callable[[AnyEvent], None], prior: ComputeProfile | None, link: LinkProfile | None
-    ) -> None:
+    def __init__(self, wishes: Wishes, tell: Callable[[AnyEvent], None], experience: Experience) -> None:
         self.wishes = wishes
-        self.link = link
+        self.link: LinkProfile | None = None
+        self._experience = experience
         self.plan: Plan | None = None
         self._tell = tell
-        self._fit = ComputeFit(prior)
+        self._fit = ComputeFit()
+        self._num_timed = 0
         self._waits_s: deque[float] = deque(maxlen=_NUM_WAITS)
         self._samples = 0
         self._told = Told.of(None, 0, 0.0)
         self._num_commits = 0
         self._is_trusted = True
+
+    def recall(self, digest: str, gradient_bytes: int) -> None:
+        """The model is known: begin with what earlier runs and trials showed of it."""
+        stored = self._experience.recall(digest, gradient_bytes)
+        if stored is not None:
+            self._fit, self.link = ComputeFit(stored.compute), stored.link
+            self._told = Told.of(stored.compute, self._samples, 0.0)
+
+    @property
+    def memory_cap(self) -> int | None:
+        """The most samples at once that are known to fit."""
+        return self._fit.memory_cap
+
+    def out_of_memory(self, num_samples: int) -> int:
+        """So many at once did not fit; returns how many will be tried next time."""
+        return self._experience.halve(num_samples)
+
+    def close(self) -> None:
+        """Keep what this run showed."""
+        self._experience.keep(self._fit.profile(), self._num_timed)
 
     def numbers(self, step: int) -> Told:
         """What this worker tells the others about itself; fitted anew when they will look at it."""
@@ -59,6 +80,7 @@ class Balance:
         """One committed step of this worker."""
         if samples:
             self._samples = samples
+            self._num_timed += 1
             self._fit.add(Timed(samples, timing.own_s, pieces))
             self._waits_s.append(timing.exchange_wait_s)
 

@@ -1,6 +1,7 @@
 """What `run.prepare` hands back: the user's own objects, with the run's part added."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -19,11 +20,17 @@ class PreparedModel(nn.Module):
     """
 
     def __init__(
-        self, module: nn.Module, exchanging: nn.Module, precision: Precision, may_clear: Callable[[], bool]
+        self,
+        module: nn.Module,
+        exchanging: nn.Module,
+        precision: Precision,
+        may_clear: Callable[[], bool],
+        noticing: Callable[[], AbstractContextManager[None]],
     ) -> None:
         super().__init__()
         self.module = module
         self._may_clear = may_clear
+        self._noticing = noticing
         # Not a submodule: the same parameters would be listed twice.
         object.__setattr__(self, "_exchanging", exchanging)
         self._precision = precision
@@ -31,7 +38,7 @@ class PreparedModel(nn.Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # Without gradients nothing is exchanged, and DDP's buffer broadcast must not be triggered.
         target = self._exchanging if self.training and torch.is_grad_enabled() else self.module
-        with self._precision.forward_context():
+        with self._noticing(), self._precision.forward_context():
             output = target(*args, **kwargs)
         return self._precision.full(output)
 

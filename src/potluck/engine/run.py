@@ -4,7 +4,7 @@ import atexit
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 from typing import Any, Literal, overload
 
@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import Dataset
 
-from potluck.core.errors import UsageError
+from potluck.core.errors import MeasureError, UsageError
 from potluck.core.run_folder import RunFolder
 from potluck.engine.balance import Balance
 from potluck.engine.checkpoints import CheckpointWriter
@@ -38,6 +38,7 @@ from potluck.engine.progress import Progress
 from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
 from potluck.engine.step import Step
 from potluck.events import types as events
+from potluck.measuring.memory import is_out_of_memory
 from potluck.measuring.step_timer import StepTimer
 
 
@@ -58,6 +59,7 @@ class Run:
         writer: CheckpointWriter,
         timer: StepTimer,
         balance: Balance,
+        machine: str,
         seed: int,
         gradient_checkpointing: bool,
         micro_batch: int | None,
@@ -68,12 +70,14 @@ class Run:
         self.folder = folder
         self.device = device
         self.seed = seed
+        self._machine = machine
         self._journal = journal
         self._group = group
         self._precision = precision
         self._writer = writer
         self._gradient_checkpointing = gradient_checkpointing
         self._micro_batch = micro_batch
+        self._balance = balance
         self._restored = restored
         self._record_settings = record_settings
         self._progress = Progress(
@@ -118,7 +122,9 @@ class Run:
         if self._gradient_checkpointing:
             checkpoint_blocks(model)
         wrapped = self._group.wrap(model, self._progress.capture, self._progress.restore)
-        self._model = PreparedModel(model, wrapped, self._precision, self._may_clear_gradients)
+        self._model = PreparedModel(
+            model, wrapped, self._precision, self._may_clear_gradients, self._noticing_full_memory
+        )
         self._journal.emit(events.ModelPrepared(num_parameters=sum(p.numel() for p in model.parameters())))
         return (
             self._model,
@@ -154,7 +160,7 @@ class Run:
             group=self._group,
             progress=self._progress,
             device=self.device,
-            micro_batch=self._micro_batch,
+            micro_batch=self._micro_batch or self._balance.memory_cap,
             num_workers=num_workers,
         )
         return self._loader
@@ -178,12 +184,28 @@ class Run:
         weighted = self._precision.scale(loss * weight)
         if step.is_last_micro_batch:
             self._announce(step)
-        weighted.backward()  # type: ignore[no-untyped-call]
+        with self._noticing_full_memory():
+            weighted.backward()  # type: ignore[no-untyped-call]
         if not step.is_last_micro_batch:
             return
         step.total = self._group.total()
         weigh(trained_parameters(self._progress.training.optimizer), step.total.weight / step.global_batch)
         self._precision.unscale(self._progress.training.optimizer, step.total.scale)
+
+    @contextmanager
+    def _noticing_full_memory(self) -> Iterator[None]:
+        """Remember how much did not fit, so that the next start cuts this worker's part into smaller pieces."""
+        try:
+            yield
+        except Exception as error:
+            step = self._progress.open_step
+            if step is None or not is_out_of_memory(error):
+                raise
+            at_once = self._balance.out_of_memory(step.in_hand)
+            raise MeasureError(
+                f"{step.in_hand} samples at once do not fit into the memory of {self.device} on {self._machine}",
+                fix=f"start this worker again: it will take at most {at_once} at once, with the same result",
+            ) from error
 
     def _announce(self, step: Step) -> None:
         progress = self._progress

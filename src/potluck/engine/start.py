@@ -19,6 +19,7 @@ from potluck.engine.balance import Balance, Wishes
 from potluck.engine.checkpoint_file import read_checkpoint
 from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
 from potluck.engine.device import choose_device
+from potluck.engine.experience import Experience
 from potluck.engine.group import Alone, Group
 from potluck.engine.journal import Journal, Watcher
 from potluck.engine.precision import Precision
@@ -47,6 +48,7 @@ def start(
     backend: str = "auto",
     load_balance_policy: str = "dynamic",
     keep: Sequence[str] = (),
+    profile_name: str | None = None,
     master: tuple[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
     watch: Watcher | None = None,
@@ -61,6 +63,7 @@ def start(
     resume_from: begin with the state in this checkpoint file.
     backend: gloo, nccl, or auto: NCCL if all workers have the same, else Gloo.
     load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
+    profile_name: what this model's speed is remembered under; without it, a digest of its parameters.
     keep: machines that take part even if the run would be faster without them.
     master: address and port where worker 0 is met, if not MASTER_ADDR and MASTER_PORT.
     settings: what run.yaml records; without it, these arguments.
@@ -122,7 +125,14 @@ def start(
         )
         restored = _restore(folder, journal, resume=resume, resume_from=resume_from)
         group: Group = Alone()
-        timer, balance = StepTimer(chosen), Balance(wishes, journal.emit, prior=None, link=None)
+        experience = Experience(
+            home=environment.home,
+            machine=environment.machine,
+            device=str(chosen),
+            precision=mixed_precision,
+            model=profile_name,
+        )
+        timer, balance = StepTimer(chosen), Balance(wishes, journal.emit, experience)
         if launched is not None:
             log_file = folder.log_file(environment.machine, launch.worker)
             group = launched.join(journal.say, log_file, balance, timer)
@@ -139,6 +149,7 @@ def start(
         writer=CheckpointWriter(folder.checkpoints_dir, keep=keep_checkpoints),
         timer=timer,
         balance=balance,
+        machine=environment.machine,
         seed=seed,
         gradient_checkpointing=gradient_checkpointing,
         micro_batch=micro_batch,

@@ -82,6 +82,11 @@ class Step:
         return 0.0 if self._losses is None else self._losses.item()
 
     @property
+    def in_hand(self) -> int:
+        """Samples of the micro-batch that the script works on."""
+        return self._in_hand
+
+    @property
     def is_last_micro_batch(self) -> bool:
         return self._handed_out == self.num_micro_batches
 

@@ -114,6 +114,7 @@ class Together:
         self._exchange = GradientExchange(
             model, self._get_manager, self._group, self._patience.timeout, self._timer.gradients_ready
         )
+        self._balance.recall(self._fingerprint, self._exchange.num_bytes)
         return self._exchange.wrapped
 
     def _meet(self, step: int) -> Manager:
@@ -381,6 +382,8 @@ class Together:
         return summed.to(values.device)
 
     def close(self) -> None:
+        if self._settled is not None:
+            self._balance.close()
         if self._manager is not None:
             with suppress(Exception):
                 self._manager.shutdown(wait=False)

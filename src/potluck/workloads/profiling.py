@@ -1,5 +1,7 @@
 """Real training steps of a built-in model, at any batch size, for a trial of this machine."""
 
+import statistics
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -8,13 +10,18 @@ from pathlib import Path
 import torch
 from torch.utils.data import default_collate
 
+from potluck.core.quantities import size_bytes
+from potluck.core.settings import TrainSettings
+from potluck.core.version import __version__
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes
+from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
 from potluck.planning.costs import ComputeProfile
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.models import build_model, find_model
 
+_QUICK_S = 3.0
 _AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -43,6 +50,57 @@ def measure_model(
     cap = find_memory_cap(step, largest, free_bytes=free_bytes)
     trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
     return Measured(profile_from_trial(trial, cap), trial, gradient_bytes)
+
+
+def measure_and_keep(
+    home: Path,
+    machine: str,
+    *,
+    model: str,
+    size: str,
+    precision: str,
+    device: torch.device,
+    largest: int,
+    budget_s: float,
+    memory_limit: int | None = None,
+) -> StoredProfile:
+    """Measure this machine with a model, and keep the profile for runs and plans."""
+    measured = measure_model(
+        model, size, precision=precision, device=device, largest=largest, budget_s=budget_s, memory_limit=memory_limit
+    )
+    stored = StoredProfile(
+        machine=machine,
+        device=str(device),
+        model=f"{model}-{size}",
+        precision=precision,
+        compute=measured.compute,
+        gradient_bytes=measured.gradient_bytes,
+        trial={batch: statistics.median(times) for batch, times in measured.trial.items()},
+        measured_at=time.time(),
+        versions={"potluck": __version__, "torch": torch.__version__},
+    )
+    save_profile(home, stored)
+    return stored
+
+
+def profile_if_new(settings: TrainSettings, home: Path, machine: str, device: torch.device) -> None:
+    """Before a run: measure this machine for its model, unless that was done; with a memory limit, always."""
+    assert settings.global_batch is not None
+    size = settings.model_size or find_model(settings.model).default_size
+    limit = None if settings.memory_limit is None else size_bytes(settings.memory_limit)
+    known = find_profile(home, machine, str(device), f"{settings.model}-{size}", settings.mixed_precision)
+    if known is None or limit is not None:
+        measure_and_keep(
+            home,
+            machine,
+            model=settings.model,
+            size=size,
+            precision=settings.mixed_precision,
+            device=device,
+            largest=settings.global_batch,
+            budget_s=_QUICK_S,
+            memory_limit=limit,
+        )
 
 
 def training_step(
