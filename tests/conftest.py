@@ -39,7 +39,7 @@ def workplace(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("POTLUCK_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("POTLUCK_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("POTLUCK_HOME", str(tmp_path / "home"))  # a test is never a member of its author's cluster
     return tmp_path
 
 

@@ -22,10 +22,16 @@ class Command:
 
     def __init__(self, *arguments):
         self._output = Path.cwd() / f"output-{next(_numbers)}.txt"
-        self._process = forked.start(_run, [list(map(str, arguments))], output=self._output, variables={})
+        # The server that forks it was started before this test, with another environment.
+        variables = {"POTLUCK_HOME": str(Path.cwd() / "home")}
+        self._process = forked.start(_run, [list(map(str, arguments))], output=self._output, variables=variables)
 
     def signal(self, number):
         os.kill(self._process.pid, number)
+
+    def output(self):
+        """What it has printed so far."""
+        return self._output.read_text() if self._output.exists() else ""
 
     def wait_for_step(self, run, step, timeout_s=60):
         """Wait until the run's events show that committed step."""

@@ -6,9 +6,15 @@ import typer
 
 from potluck.cli.doctor import doctor
 from potluck.cli.explain import explain
+from potluck.cli.host import host
+from potluck.cli.join import join
+from potluck.cli.leave import leave
 from potluck.cli.plan import plan
 from potluck.cli.profile import profile
+from potluck.cli.run import run
 from potluck.cli.runs import runs
+from potluck.cli.status import status
+from potluck.cli.stop import stop
 from potluck.cli.train import train
 from potluck.core.errors import PotluckError
 from potluck.core.version import __version__
@@ -22,11 +28,9 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(train)
-app.command()(runs)
-app.command()(doctor)
-app.command()(explain)
-app.command()(profile)
-app.command()(plan)
+app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(run)
+for command in (host, join, status, stop, leave, runs, doctor, explain, profile, plan):
+    app.command()(command)
 
 
 def _print_version(wanted: bool) -> None:

@@ -63,6 +63,10 @@ class TrainingDisplay:
             case Notice(text=text):
                 self._line(text)
 
+    def say(self, text: str) -> None:
+        """A line beside the events."""
+        self._line(text)
+
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
@@ -129,7 +133,7 @@ class _Speed:
 
 
 @contextmanager
-def show_training(*, is_shown: bool) -> Iterator[TrainingDisplay]:
+def show_training(*, is_shown: bool, runs_dir: Path | None = None) -> Iterator[TrainingDisplay]:
     """Follow a run on this terminal, and sum it up when it ends; of several workers here, one shows it."""
     console = _Console(quiet=not is_shown)
     display = TrainingDisplay(console)
@@ -138,11 +142,10 @@ def show_training(*, is_shown: bool) -> Iterator[TrainingDisplay]:
     finally:
         display.close()
         if display.state.run:
-            _sum_up(console, display.state)
+            _sum_up(console, display.state, runs_dir or read_environment().runs_dir)
 
 
-def _sum_up(console: Console, state: RunState) -> None:
-    runs_dir: Path = read_environment().runs_dir
+def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
     rows = {"steps": f"{state.step} of {state.last_step}"}
     if state.training_s:
         rows["training"] = f"{_duration(state.training_s)}, {state.samples_per_s:,.0f} samples/s"

@@ -11,6 +11,8 @@ LEARNING = "Learning"
 DEVICE = "Device and memory"
 RUN = "The run"
 TOGETHER = "Several workers"
+MACHINES = "Machines"
+PLACEMENT = ("solo", "not_here", "machines")
 
 
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:  # noqa: A002  typer's own word
@@ -147,34 +149,51 @@ def train(
     resume_from: Annotated[
         Path | None, _option("--resume-from", panel=RUN, help="Begin with the state in this checkpoint file.")
     ] = None,
+    solo: Annotated[
+        bool, _option("--solo", panel=MACHINES, help="Train on this machine alone, whoever has joined.")
+    ] = False,
+    not_here: Annotated[
+        bool, _option("--not-here", panel=MACHINES, help="Train on the other machines, not on this one.")
+    ] = False,
+    machines: Annotated[
+        str | None, _option("--machines", panel=MACHINES, help="Only these, by name: rosa,lily. Everyone by default.")
+    ] = None,
     config: Annotated[
         Path | None,
         _option("--config", panel=RUN, help="A YAML file with any of these settings, for example a run's run.yaml."),
     ] = None,
 ) -> None:
-    """Train a built-in model. Ctrl-C stops after the step, saves, and says how to go on."""
+    """Train a built-in model, on every machine that has joined. Ctrl-C stops after the step and saves."""
+    from potluck.core.environment import read_environment, read_launch
+    from potluck.core.settings import read_settings_file
+
+    beside = {"config", *PLACEMENT}
+    flags = {name: value for name, value in context.params.items() if value not in (None, []) and name not in beside}
+    layers = [{} if config is None else read_settings_file(config), flags]
+    if not solo and read_launch().is_alone:
+        from potluck.cli.placing import train_together
+
+        code = train_together(layers, read_environment().home, not_here=not_here, machines=machines)
+        if code is not None:
+            raise typer.Exit(code)
+    _train_here(layers)
+
+
+def _train_here(layers: list[dict[str, Any]]) -> None:
+    """In this process: alone, or as the worker that a launcher has started."""
     import logging
     import sys
 
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment, read_launch
-    from potluck.core.run_folder import find_run_folder, free_run_name, newest_run_folder
-    from potluck.core.settings import check_resumable, combine, read_recorded_settings, read_settings_file
+    from potluck.core.run_folder import free_run_name
+    from potluck.core.settings import check_resumable, resolve
 
     # A download is the one thing that takes long before the display is up.
     logging.basicConfig(format="%(message)s")
     logging.getLogger("potluck").setLevel(logging.INFO)
-    flags = {name: value for name, value in context.params.items() if value not in (None, []) and name != "config"}
-    layers = [{} if config is None else read_settings_file(config), flags]
-    environment = read_environment()
-    asked, recorded = combine(*layers), None
-    if asked.resume:
-        name = asked.experiment_name
-        folder = find_run_folder(environment.runs_dir, name) if name else newest_run_folder(environment.runs_dir)
-        values = read_recorded_settings(folder.settings_file)
-        asked, recorded = combine(values, *layers, {"experiment_name": folder.name}), combine(values)
-
-    launch = read_launch()
+    environment, launch = read_environment(), read_launch()
+    asked, recorded = resolve(layers, environment.runs_dir)
     if not launch.is_alone:
         from potluck.doctor.quick import quick_failures
 

@@ -58,6 +58,15 @@ class Launch:
 
     has_agent_store: bool
 
+    run: str | None = None
+    """POTLUCK_RUN: the run's name for every worker, whatever a script calls it."""
+
+    device: str | None = None
+    """POTLUCK_DEVICE: this worker's device, where a script asks for none."""
+
+    resume: bool = False
+    """POTLUCK_RESUME: go on from this machine's newest checkpoint of the run, if it has one."""
+
     @property
     def is_alone(self) -> bool:
         return self.lighthouse is None and self.master is None
@@ -89,12 +98,20 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         local_rank=int(get("LOCAL_RANK") or 0),
         num_threads=threads or None,
         has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        run=get("POTLUCK_RUN"),
+        device=get("POTLUCK_DEVICE"),
+        resume=get("POTLUCK_RESUME") == "1",
     )
 
 
 def use_gloo_interface(name: str) -> None:
     """Make Gloo listen on that interface; left to itself it takes what the hostname resolves to."""
     os.environ["GLOO_SOCKET_IFNAME"] = name
+
+
+def quieten_torchft() -> None:
+    """Let torchft's native part tell of warnings only: of every step it would tell a kilobyte."""
+    os.environ.setdefault("RUST_LOG", "warn")
 
 
 def read_environment() -> Environment:

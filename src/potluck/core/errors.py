@@ -9,6 +9,9 @@ PotluckError
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
 ├── GroupError         workers that cannot reach each other or do not fit together
+├── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
+├── ShippingError      a file that cannot be copied to the host as it is
+├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
 ├── PlanError          a batch that cannot be split as asked
 └── MeasureError       something that cannot be measured, or a profile that cannot be read
 """
@@ -64,6 +67,18 @@ class CheckpointError(PotluckError):
 
 class GroupError(PotluckError):
     """Workers cannot reach each other, or do not fit together."""
+
+
+class MeetingError(PotluckError):
+    """A host cannot be joined or asked, or a machine cannot be used."""
+
+
+class ShippingError(PotluckError):
+    """A file of a run cannot be copied to the host as it is."""
+
+
+class BundleError(PotluckError):
+    """A script's folder cannot travel, or one that arrived is not trusted."""
 
 
 class PlanError(PotluckError):

@@ -7,6 +7,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from potluck.core.errors import SettingsError, did_you_mean
+from potluck.core.run_folder import find_run_folder, newest_run_folder
 
 # The name belongs to the folder, resuming and addresses to the moment: a repeat must be free to choose them.
 _NOT_RECORDED = {"experiment_name", "resume", "resume_from", "master_addr", "master_port"}
@@ -133,6 +134,17 @@ def combine(*layers: dict[str, Any]) -> TrainSettings:
             values = {key: value for key, value in values.items() if key not in _BATCH_KEYS}
         values |= layer
     return make_settings(values)
+
+
+def resolve(layers: list[dict[str, Any]], runs_dir: Path) -> tuple[TrainSettings, TrainSettings | None]:
+    """What is asked for, and what the run that is to go on was recorded with, if one is."""
+    asked = combine(*layers)
+    if not asked.resume:
+        return asked, None
+    name = asked.experiment_name
+    folder = find_run_folder(runs_dir, name) if name else newest_run_folder(runs_dir)
+    values = read_recorded_settings(folder.settings_file)
+    return combine(values, *layers, {"experiment_name": folder.name}), combine(values)
 
 
 def check_resumable(recorded: TrainSettings, asked: TrainSettings, run: str) -> None:

@@ -44,9 +44,9 @@ class Launched:
             )
 
     def agree_on_name(self, name: str | None) -> str | None:
-        """The run's name: under torchrun the one that worker 0 has chosen."""
+        """The run's name: the host's, or under torchrun the one that worker 0 has chosen."""
         if self._launch.lighthouse is not None:
-            return name
+            return self._launch.run or name
         with _reaching(self._launch):
             self._store = _torchrun_store(self._launch)
             if self._launch.rank == 0:

@@ -78,7 +78,7 @@ def start(
             raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
     wishes = Wishes(policy=load_balance_policy, keep=tuple(keep))
     environment, launch = read_environment(), read_launch(master)
-    chosen = choose_device(device, launch.local_rank)
+    chosen = choose_device(device or launch.device, launch.local_rank)
     if launch.num_threads is not None:
         torch.set_num_threads(launch.num_threads)
     if chosen.type != "cpu" and chosen.index is not None:
@@ -94,6 +94,7 @@ def start(
             name = _claim_folder(parent, name, resume=resume).name
         launched = Launched(launch, environment.machine, backend=backend, device=chosen)
         folder = _claim_folder(parent, launched.agree_on_name(name), resume=True)
+        resume = resume or (launch.resume and bool(checkpoint_files(folder.checkpoints_dir)))
     recorded = settings or {
         "script": sys.argv[0],
         "seed": seed,

@@ -89,6 +89,24 @@ def read_records(path: Path) -> "Iterator[Record]":
                 yield record
 
 
+def read_last_records(path: Path, most_bytes: int) -> "list[Record]":
+    """The whole lines among the last bytes of a file: where a long run stands, without reading all of it."""
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = max(0, size - most_bytes)
+        file.seek(start)
+        content = file.read(most_bytes)
+    if start:
+        content = content[content.find(b"\n") + 1 :]
+    return parse_records(content[: content.rfind(b"\n") + 1], path)
+
+
+def parse_records(lines: bytes, path: Path) -> "list[Record]":
+    """The events in some whole lines of a file; a newer Potluck's are left out."""
+    found = (_read_line(line, path, number) for number, line in enumerate(lines.splitlines(keepends=True), start=1))
+    return [record for record in found if record is not None]
+
+
 def is_being_written(path: Path) -> bool:
     """Whether a live process on this machine holds the file."""
     import fcntl  # noqa: PLC0415  POSIX only, and reading must work everywhere

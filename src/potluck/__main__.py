@@ -1,0 +1,5 @@
+"""`python -m potluck` is the `potluck` command."""
+
+from potluck.cli import main
+
+main()

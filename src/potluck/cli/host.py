@@ -1,0 +1,50 @@
+"""potluck host: the meeting point that other machines join."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def host(
+    port: Annotated[int, typer.Option(help="The port that machines join at.", min=1, max=65535)] = 29500,
+    address: Annotated[str | None, typer.Option(help="Listen at this address only.")] = None,
+    name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker here.", min=1)] = None,
+    not_here: Annotated[bool, typer.Option("--not-here", help="Host only: this machine never trains.")] = False,
+    no_mdns: Annotated[bool, typer.Option("--no-mdns", help="Don't announce this host on the network.")] = False,
+) -> None:
+    """Hold the meeting point: print the line to paste on other machines, and show who is here."""
+    import asyncio
+
+    from potluck.cli.roster_display import RosterDisplay
+    from potluck.core.environment import read_environment
+    from potluck.meeting.home import Home
+    from potluck.meeting.host import Host, HostOptions
+    from potluck.meeting.invitation import spell_token
+
+    environment = read_environment()
+    options = HostOptions(
+        machine=name or environment.machine,
+        port=port,
+        runs_dir=Path(environment.runs_dir),
+        address=address,
+        can_train=not not_here,
+        devices=devices.split(",") if devices else None,
+        threads=threads,
+        is_announced=not no_mdns,
+    )
+
+    async def serve() -> None:
+        held = Host(home, options)
+        with RosterDisplay(held.point.status) as display:
+            lines = held.invitations()
+            display.invite(options.machine, [(str(line), why) for line, why in lines], spell_token(lines[0][0].token))
+            await held.serve(display.refresh)
+
+    home = Home(environment.home)
+    with home.only_host():
+        asyncio.run(serve())

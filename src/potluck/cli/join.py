@@ -1,0 +1,54 @@
+"""potluck join: make this machine one of the host's."""
+
+from typing import Annotated
+
+import typer
+
+
+def join(
+    line: Annotated[
+        str | None,
+        typer.Argument(help="The line that potluck host prints; '-' reads it from stdin, nothing looks around."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
+    ] = None,
+    threads: Annotated[int | None, typer.Option(help="Threads of each worker here.", min=1)] = None,
+) -> None:
+    """Join a host and train whatever is started there. Ctrl-C leaves after the current step."""
+    import signal
+
+    from potluck.cli.joining import StatusLine, find_invitation
+    from potluck.core.environment import read_environment
+    from potluck.meeting.agent import Agent
+    from potluck.meeting.home import Home
+    from potluck.meeting.joining import join as join_host
+
+    environment = read_environment()
+    home = Home(environment.home)
+    with home.only_agent(), StatusLine() as status:
+        invitation = find_invitation(line, home, status.tell)
+        membership = home.membership() if invitation is None else None
+        if invitation is not None:
+            membership = join_host(invitation, name or environment.machine, home)
+        assert membership is not None
+        status.tell(f"joined {membership.host} ({membership.address}) as {membership.machine}")
+        agent = Agent(
+            home,
+            membership,
+            devices=devices.split(",") if devices else None,
+            threads=threads,
+            tell=status.tell,
+            show=status.show,
+        )
+
+        def leave(number: int, _: object) -> None:
+            status.tell("leaving after the step; Ctrl-C again ends at once")
+            signal.signal(number, before)
+            agent.leave()
+
+        before = signal.signal(signal.SIGINT, leave)
+        signal.signal(signal.SIGTERM, leave)
+        agent.run()
+        status.tell(f"left {membership.host}; come back with: potluck join")

@@ -1,0 +1,95 @@
+"""What `potluck join` asks and shows: where the line comes from, and one status line."""
+
+import sys
+import time
+from collections.abc import Callable
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.discovery import HeardHost, hear_hosts
+from potluck.meeting.home import Home
+from potluck.meeting.invitation import Invitation, read_invitation, read_token
+
+_LINE_EVERY_S = 10.0
+
+
+class StatusLine:
+    """One line that changes in a terminal; elsewhere the line again when its words change, or after a while."""
+
+    def __init__(self) -> None:
+        self._console = Console()
+        self._live = Live(console=self._console, refresh_per_second=4) if self._console.is_terminal else None
+        self._shown = ""
+        self._shown_at = 0.0
+
+    def __enter__(self) -> "StatusLine":
+        if self._live is not None:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live is not None:
+            self._live.update(Text(""))
+            self._live.stop()
+
+    def tell(self, text: str) -> None:
+        """A line that stays."""
+        self._console.print(Text(text), soft_wrap=True)
+
+    def show(self, text: str) -> None:
+        """The line that changes."""
+        if self._live is not None:
+            self._live.update(Text(text))
+            return
+        words, now = "".join(c for c in text if not c.isdigit() and c not in ",."), time.monotonic()
+        if words != self._shown or now - self._shown_at > _LINE_EVERY_S:
+            if words != self._shown or "waiting" not in text:
+                self.tell(text)
+            self._shown, self._shown_at = words, now
+
+
+def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -> Invitation | None:
+    """The pasted line, one from stdin, or one put together from a host that is heard and a token that is asked for.
+
+    None where this machine has joined before and goes back there.
+    """
+    if line == "-":
+        return read_invitation(sys.stdin.readline())
+    if line is not None:
+        return read_invitation(line)
+    membership = home.membership()
+    if membership is not None:
+        tell(f"this machine knows {membership.host} ({membership.address}:{membership.port})")
+        return None
+    tell("listening for hosts on this network")
+    hosts = hear_hosts()
+    if not hosts:
+        raise MeetingError(
+            "no host is heard on this network",
+            fix="start one with potluck host, or paste the line that it prints: potluck join p1-...",
+        )
+    if not sys.stdin.isatty():
+        raise MeetingError(
+            f"{len(hosts)} host{'s are' if len(hosts) > 1 else ' is'} heard, but there is no terminal to ask at",
+            fix="paste the line that potluck host prints, or give it on stdin: potluck join - < line.txt",
+        )
+    for number, host in enumerate(hosts, start=1):
+        tell(f"  {number}  {host.name} at {host.address}:{host.port} (potluck {host.version})")
+    return _ask_for_token(hosts)
+
+
+def _ask_for_token(hosts: list[HeardHost]) -> Invitation:
+    """The whole line is the safest answer: it also proves which host it is."""
+    import typer
+
+    answer = typer.prompt("the line that potluck host prints, or its token", hide_input=True).strip()
+    if answer.startswith(("p1-", "potluck join")):
+        return read_invitation(answer)
+    number = typer.prompt("which host", default=1) if len(hosts) > 1 else 1
+    if not 1 <= number <= len(hosts):
+        raise MeetingError(f"there is no host {number}", fix=f"choose 1 to {len(hosts)}")
+    host = hosts[number - 1]
+    return Invitation(address=host.address, port=host.port, token=read_token(answer), fingerprint=host.fingerprint)

@@ -1,0 +1,24 @@
+"""potluck stop: end a run on all machines, after its step."""
+
+from typing import Annotated
+
+import typer
+
+
+def stop(
+    run: Annotated[str | None, typer.Argument(help="The run's name; needed only if several run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Stop a run after the current step; its state is saved, and --resume goes on."""
+    from potluck.core.environment import read_environment
+    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.home import Home
+
+    with Cluster(Home(read_environment().home)) as cluster:
+        stopped = cluster.stop(run or cluster.only_run())
+    if as_json:
+        import json
+
+        print(json.dumps(stopped))
+    else:
+        print(f"run {stopped['run']} is {stopped['state']} at step {stopped['step']}")

@@ -1,0 +1,1 @@
+"""The meeting point: a host that machines join once, and runs that start on all of them."""

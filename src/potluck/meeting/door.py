@@ -1,0 +1,155 @@
+"""The way in: a machine proves the token, fits, can be dialled, and gets a credential of its own."""
+
+import asyncio
+import hmac
+import ipaddress
+import secrets
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from potluck.core.errors import MeetingError
+from potluck.core.version import __version__
+from potluck.meeting import doorway
+from potluck.meeting.home import write_secret
+from potluck.meeting.invitation import TOKEN_BYTES
+from potluck.meeting.networks import Interface
+from potluck.meeting.proof import Challenges, FailureLimit, prove, prove_back
+from potluck.meeting.reach import dial, listening
+from potluck.meeting.roster import Roster
+from potluck.meeting.wire import Facts, JoinAnswer, JoinRequest, VersionAnswer
+
+_DIAL_BACK_S = 15.0
+
+
+class NotProvenError(MeetingError):
+    """Whoever asks has not shown that they may."""
+
+
+class TooManyTriesError(MeetingError):
+    """Too many wrong answers from one address."""
+
+
+class Door:
+    """Lets machines in, one check after the other; the cheapest and the secret one first."""
+
+    def __init__(
+        self,
+        *,
+        token: bytes,
+        fingerprint: bytes,
+        facts: Facts,
+        interfaces: list[Interface],
+        roster: Roster,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._token = token
+        self._fingerprint = fingerprint
+        self._facts = facts
+        self._interfaces = interfaces
+        self._roster = roster
+        self._clock = clock
+        self._challenges = Challenges()
+        self.failures = FailureLimit()
+
+    def version(self) -> VersionAnswer:
+        return VersionAnswer(
+            potluck=__version__, host=self._facts.machine, time=self._clock(), challenge=self._challenges.new()
+        )
+
+    def check_tries(self, address: str) -> None:
+        """Refuse to listen to an address with too many wrong answers."""
+        wait_s = self.failures.wait_s(address)
+        if wait_s > 0:
+            raise TooManyTriesError(
+                f"too many wrong answers from {address}", fix=f"wait {wait_s:.0f} s, then try again"
+            )
+
+    async def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
+        """Let a machine in, or say why not."""
+        request = self._proven(body, proof, peer)
+        theirs = request.facts
+        doorway.check_versions(theirs, self._facts)
+        doorway.check_clock(theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s)
+        holder = self._roster.machines.get(theirs.machine)
+        doorway.check_name(theirs, holder.facts if holder else None)
+        doorway.check_address(theirs, self._facts, peer=peer)
+        reason = await asyncio.to_thread(dial, theirs.address, request.listening_port, request.hello)
+        if reason:
+            raise doorway.unreachable(
+                dialler=self._facts.machine,
+                listener=theirs.machine,
+                at=f"{theirs.address}:{request.listening_port}",
+                reason=reason,
+                firewall=theirs.firewall,
+                network=self._network_towards(theirs.address),
+            )
+        return self._welcome(theirs, prove_back(self._token, request.challenge, self._fingerprint))
+
+    def _proven(self, body: bytes, proof: str, peer: str) -> JoinRequest:
+        self.check_tries(peer)
+        try:
+            request = JoinRequest.model_validate_json(body)
+        except ValidationError:
+            request = None
+        challenge = request.challenge if request else ""
+        is_right = hmac.compare_digest(
+            proof.encode(errors="replace"), prove(self._token, challenge, self._fingerprint, body).encode()
+        )
+        if not is_right:
+            self.failures.failed(peer)
+            raise NotProvenError(
+                "the token is not this host's", fix="paste the line that potluck host prints now on its machine"
+            )
+        if request is None:
+            raise MeetingError(
+                "this host does not understand the request", fix=f"install the host's version: potluck {__version__}"
+            )
+        if not self._challenges.use(challenge):
+            self.failures.failed(peer)
+            raise NotProvenError("this request was made before, or too long ago", fix="join again")
+        return request
+
+    def _welcome(self, facts: Facts, proof: str) -> JoinAnswer:
+        """Enrol the machine, and listen for a moment so that it can try the other direction."""
+        stack = ExitStack()
+        listener = stack.enter_context(listening(self._address_towards(facts.address)))
+        asyncio.get_running_loop().call_later(_DIAL_BACK_S, stack.close)
+        return JoinAnswer(
+            host=self._facts.machine,
+            credential=self._roster.enrol(facts),
+            proof=proof,
+            dial_port=listener.port,
+            hello=listener.word,
+            firewall=self._facts.firewall,
+            network=self._network_towards(facts.address),
+        )
+
+    def _interface_towards(self, address: str) -> Interface:
+        for interface in self._interfaces:
+            if ipaddress.ip_address(address) in ipaddress.ip_network(interface.network):
+                return interface
+        return self._interfaces[0]
+
+    def _address_towards(self, address: str) -> str:
+        return self._interface_towards(address).address
+
+    def _network_towards(self, address: str) -> str:
+        return self._interface_towards(address).network
+
+
+def load_or_make_token(folder: Path) -> bytes:
+    """The host's token: made at first start and kept."""
+    path = folder / "token"
+    if not path.is_file():
+        write_secret(path, secrets.token_hex(TOKEN_BYTES))
+    try:
+        token = bytes.fromhex(path.read_text())
+    except ValueError:
+        token = b""
+    if len(token) != TOKEN_BYTES:
+        raise MeetingError(f"{path} is damaged", fix=f"rm {path}; machines that have joined stay joined")
+    return token

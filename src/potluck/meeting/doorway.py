@@ -1,0 +1,81 @@
+"""Whether a machine that knocks fits in: versions, clock, name. Each refusal says what to type, and where."""
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.wire import Facts
+
+MOST_CLOCK_S = 5.0
+_COMPARED_PARTS = {"potluck": 3, "torch": 2, "torchft": 2, "python": 2}
+
+
+def check_versions(theirs: Facts, host: Facts) -> None:
+    """Refuse versions that do not train together."""
+    for package, num_parts in _COMPARED_PARTS.items():
+        own, other = (facts.versions.get(package, "missing") for facts in (host, theirs))
+        if _parts(own, num_parts) == _parts(other, num_parts):
+            continue
+        plain = own.split("+")[0]
+        if package == "python":
+            fix = f"on {theirs.machine}: make the virtual environment with Python {'.'.join(_parts(own, num_parts))}"
+        else:
+            fix = f"on {theirs.machine}: pip install {package}=={plain}"
+        raise MeetingError(
+            f"{theirs.machine} has {package} {other}, {host.machine} has {own}: they do not train together", fix=fix
+        )
+
+
+def check_clock(theirs: Facts, host: Facts, *, ahead_s: float, round_trip_s: float) -> None:
+    """Refuse a clock that is off by more than a few seconds, whatever the network's delay could explain."""
+    off_s = abs(ahead_s) - round_trip_s / 2
+    if off_s <= MOST_CLOCK_S:
+        return
+    direction = "ahead of" if ahead_s > 0 else "behind"
+    fix = "wsl --shutdown, in Windows" if "WSL2" in theirs.os else "sudo timedatectl set-ntp true"
+    raise MeetingError(
+        f"{theirs.machine}'s clock is {abs(ahead_s):.0f} s {direction} {host.machine}'s: logs would not fit together",
+        fix=f"on {theirs.machine}: {fix}, then join again",
+    )
+
+
+def check_name(theirs: Facts, holder: Facts | None) -> None:
+    """Refuse a name that another machine has."""
+    if holder is not None and holder.machine_id != theirs.machine_id:
+        raise MeetingError(
+            f"another machine ({holder.address}, {holder.os}) has joined as {theirs.machine}",
+            fix=f"join with --name {theirs.machine}-2, or if that machine is gone: potluck leave {theirs.machine}",
+        )
+
+
+def check_address(theirs: Facts, host: Facts, *, peer: str) -> None:
+    """Refuse a machine whose own address is not the one it comes from: nobody could dial it."""
+    if theirs.address == peer:
+        return
+    if "WSL2" in theirs.os:
+        fix = "put networkingMode=mirrored under [wsl2] in %UserProfile%\\.wslconfig, then in Windows: wsl --shutdown"
+    else:
+        fix = "start it with the host's network (for a container: --network=host), then join again"
+    raise MeetingError(
+        f"{theirs.machine} has the address {theirs.address}, but reaches {host.machine} as {peer}: "
+        "it is behind an address translation, and the others cannot dial it",
+        fix=f"on {theirs.machine}: {fix}",
+    )
+
+
+def allow_command(firewall: str, network: str) -> str:
+    """Lets machines of that network in on the ports that Gloo and NCCL choose: they have no setting for fewer."""
+    if firewall == "ufw":
+        return f"sudo ufw allow proto tcp from {network} to any port 1024:65535"
+    if firewall == "firewall-cmd":
+        return f"sudo firewall-cmd --permanent --zone=trusted --add-source={network} && sudo firewall-cmd --reload"
+    return f"sudo nft insert rule inet filter input ip saddr {network} tcp dport 1024-65535 accept"
+
+
+def unreachable(*, dialler: str, listener: str, at: str, reason: str, firewall: str, network: str) -> MeetingError:
+    """One direction does not work: who cannot dial whom, and the rule that mends it on the side that refuses."""
+    return MeetingError(
+        f"{dialler} cannot dial {listener} at {at}: {reason}. Training needs both directions on high ports",
+        fix=f"on {listener}: {allow_command(firewall, network)}",
+    )
+
+
+def _parts(version: str, num_parts: int) -> list[str]:
+    return version.split("+", 1)[0].split(".")[:num_parts]

@@ -1,0 +1,50 @@
+"""Joining a host: from a pasted line to a membership, with both directions tried."""
+
+from potluck.engine.addresses import address_towards
+from potluck.meeting import doorway
+from potluck.meeting.client import HostClient, knock, measure_clock
+from potluck.meeting.facts import read_facts
+from potluck.meeting.home import Home, Membership
+from potluck.meeting.invitation import Invitation
+from potluck.meeting.reach import dial, listening
+from potluck.meeting.wire import JoinRequest, Report
+
+
+def join(invitation: Invitation, machine: str, home: Home) -> Membership:
+    """Prove the token, be checked, try the way to the host on a high port, and remember the host."""
+    with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=20.0) as client:
+        version, ahead_s, round_trip_s = measure_clock(client)
+        address = address_towards(invitation.address)
+        facts = read_facts(machine, home.machine_id(), address)
+        with listening(address) as listener:
+            request = JoinRequest(
+                challenge=version.challenge,
+                facts=facts,
+                clock_ahead_s=ahead_s,
+                round_trip_s=round_trip_s,
+                listening_port=listener.port,
+                hello=listener.word,
+            )
+            answer = knock(client, invitation, request)
+    membership = Membership(
+        machine=machine,
+        host=answer.host,
+        address=invitation.address,
+        port=invitation.port,
+        fingerprint=invitation.fingerprint.hex(),
+        credential=answer.credential,
+    )
+    reason = dial(invitation.address, answer.dial_port, answer.hello)
+    if reason:
+        with HostClient.of(membership) as client:
+            client.ask("POST", "/report", Report(is_leaving=True))
+        raise doorway.unreachable(
+            dialler=machine,
+            listener=answer.host,
+            at=f"{invitation.address}:{answer.dial_port}",
+            reason=reason,
+            firewall=answer.firewall,
+            network=answer.network,
+        )
+    home.remember(membership)
+    return membership

@@ -1,0 +1,99 @@
+"""Who has joined: kept in a file, so that a host that starts again knows everyone by name."""
+
+import hashlib
+import hmac
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from pydantic import BaseModel, Field, ValidationError
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.home import write_secret
+from potluck.meeting.wire import Facts
+
+AWAY_AFTER_S = 12.0  # more than two polls
+State = Literal["getting ready", "here", "away", "left", "leaving"]
+
+
+class Machine(BaseModel):
+    """One machine as the host knows it."""
+
+    facts: Facts
+    credential_hash: str
+    devices: list[str] | None = None
+    has_left: bool = False
+    is_leaving: bool = False
+    last_heard: float = 0.0
+    """By the host's clock, seconds since 1970."""
+    samples_per_s: float | None = None
+    """What it did of the batches of its last run."""
+
+    def state(self, now: float) -> State:
+        if self.has_left:
+            return "left"
+        if now - self.last_heard > AWAY_AFTER_S:
+            return "away"
+        if self.is_leaving:
+            return "leaving"
+        return "here" if self.devices is not None else "getting ready"
+
+
+class _File(BaseModel):
+    machines: dict[str, Machine] = Field(default_factory=dict)
+
+
+class Roster:
+    """The machines, and who may speak for each."""
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
+        self._path = path
+        self._clock = clock
+        try:
+            self.machines = _File.model_validate_json(path.read_bytes()).machines if path.is_file() else {}
+        except ValidationError:
+            raise MeetingError(f"{path} is damaged", fix=f"rm {path}; every machine has to join again") from None
+
+    def enrol(self, facts: Facts) -> str:
+        """Let a machine in, in the place of what it was before; returns its credential, of which only a hash stays."""
+        credential = secrets.token_urlsafe(32)
+        before = self.machines.get(facts.machine)
+        self.machines[facts.machine] = Machine(
+            facts=facts,
+            credential_hash=_hash(credential),
+            samples_per_s=before.samples_per_s if before else None,
+            last_heard=self._clock(),
+        )
+        self.save()
+        return credential
+
+    def knows(self, machine: str, credential: str) -> bool:
+        """Whether this credential is that machine's."""
+        known = self.machines.get(machine)
+        # An unknown name takes as long as a wrong credential.
+        return hmac.compare_digest(_hash(credential), known.credential_hash if known else "0" * 64) and bool(known)
+
+    def heard(self, machine: str) -> None:
+        """A sign of life."""
+        self.machines[machine].last_heard = self._clock()
+        self.machines[machine].has_left = False
+
+    def remove(self, machine: str) -> None:
+        self.machines.pop(machine, None)
+        self.save()
+
+    def state(self, machine: str) -> State:
+        return self.machines[machine].state(self._clock())
+
+    def present(self) -> list[str]:
+        """Machines that could work now, in the order in which they joined."""
+        return [name for name in self.machines if self.state(name) in ("here", "getting ready")]
+
+    def save(self) -> None:
+        write_secret(self._path, _File(machines=self.machines).model_dump_json(indent=1))
+
+
+def _hash(credential: str) -> str:
+    return hashlib.sha256(credential.encode()).hexdigest()

@@ -1,0 +1,79 @@
+"""One view of a run from the events of all its workers: every step, epoch and notice once, whoever told it first."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Literal, cast
+
+from potluck.events.log import parse_records
+from potluck.events.state import RunState, apply
+from potluck.events.types import (
+    AnyEvent,
+    CheckpointSaved,
+    EpochEnded,
+    Evaluated,
+    MachineBenched,
+    MachineUnbenched,
+    MetricsLogged,
+    Notice,
+    PlanChanged,
+    Record,
+    RunEnded,
+    StepCommitted,
+)
+
+_STALL = re.compile(r" \(\d+(\.\d+)? s\)$")
+
+
+class TogetherView:
+    """Workers commit the same steps, so the first to tell of one tells it for all."""
+
+    def __init__(self) -> None:
+        self.state = RunState()
+        self._told: set[object] = set()
+
+    def take(self, chunks: list[tuple[str, str]]) -> Iterator[tuple[Record, RunState]]:
+        """What is new in some lines of several workers' files, in the order in which it happened."""
+        records = [record for file, lines in chunks for record in parse_records(lines.encode(), Path(file))]
+        for record in sorted(records, key=lambda record: record.time):
+            if self._is_new(record.event):
+                self.state = apply(self.state, record)
+                yield record, self.state
+
+    def end(self, reason: str) -> None:
+        """The run's end is the host's to tell: one worker's end is not the run's."""
+        ended = RunEnded(reason=cast("Literal['finished', 'stopped', 'failed']", reason), step=self.state.step)
+        record = Record(sequence=0, time=self.state.updated_at, event=ended)
+        self.state = apply(self.state, record)
+
+    def _is_new(self, event: AnyEvent) -> bool:
+        match event:
+            case StepCommitted(step=step):
+                return step > self.state.step
+            case CheckpointSaved() | MetricsLogged():
+                return True
+            case RunEnded():
+                return False
+        return self._first(_key(event))
+
+    def _first(self, key: object) -> bool:
+        if key in self._told:
+            return False
+        self._told.add(key)
+        return True
+
+
+def _key(event: AnyEvent) -> object:
+    """What two workers' words about the same thing have in common."""
+    match event:
+        case EpochEnded(epoch=epoch):
+            return "epoch", epoch
+        case Evaluated(step=step, name=name):
+            return "evaluated", step, name
+        case Notice(text=text):
+            return "notice", _STALL.sub("", text)
+        case PlanChanged(step=step):
+            return "plan", step
+        case MachineBenched(step=step, machine=machine) | MachineUnbenched(step=step, machine=machine):
+            return type(event), step, machine
+    return type(event)

@@ -1,0 +1,163 @@
+"""What travels between machines and the host, as checked types."""
+
+from ipaddress import IPv4Address
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
+MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Short = Annotated[str, Field(max_length=300)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+Phase = Literal["prepare", "go", "stop", "end"]
+PROOF_HEADER = "X-Potluck-Proof"
+POLL_S = 5.0  # how long the host keeps a question open when there is no news
+
+
+class Message(BaseModel):
+    """Everything on the wire: unknown keys are refused, so that two versions never half-understand each other."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Facts(Message):
+    """A machine as it describes itself when it joins."""
+
+    machine: MachineName
+    machine_id: Short
+    os: Short
+    cores: int = Field(ge=1, le=100_000)
+    address: Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
+    firewall: Short = ""
+    """The tool that its firewall is set with."""
+    user: Short = ""
+    versions: dict[Short, Short] = Field(max_length=20)
+    can_train: bool = True
+
+
+class JoinRequest(Message):
+    """Asks to be let in; the proof of the token is in a header, over these bytes."""
+
+    challenge: Short
+    facts: Facts
+    clock_ahead_s: float = Field(allow_inf_nan=False)
+    """This machine's clock minus the host's, by the middle of a round trip."""
+    round_trip_s: float = Field(ge=0, allow_inf_nan=False)
+    listening_port: Port
+    hello: Digest
+    """What this machine says to whoever dials that port."""
+
+
+class JoinAnswer(Message):
+    """Let in, once this machine can dial the host as well."""
+
+    host: MachineName
+    credential: Short
+    proof: Digest
+    """That the host knows the token too."""
+    dial_port: Port
+    hello: Digest
+    firewall: Short
+    network: Short
+
+
+class VersionAnswer(Message):
+    """The only thing that anybody may ask."""
+
+    potluck: str
+    host: str
+    time: float
+    challenge: str
+
+
+class WorkerReport(Message):
+    """Where one worker of a run stands, as its machine tells it."""
+
+    run: Name
+    worker: int = Field(ge=0, le=1_000_000)
+    state: Literal["preparing", "ready", "running", "finished", "stopped", "failed"]
+    message: Annotated[str, Field(max_length=20_000)] = ""
+    restarts: int = Field(default=0, ge=0)
+    is_home: bool = False
+    """Whether everything that it wrote has reached the host."""
+
+
+class Report(Message):
+    """What a machine tells when something has changed, and with its first breath after a pause."""
+
+    devices: list[Short] | None = Field(default=None, max_length=64)
+    """None while the machine still gets ready."""
+    workers: list[WorkerReport] = Field(default=[], max_length=1000)
+    is_leaving: bool = False
+
+
+class PollRequest(Message):
+    """Asks for work, and waits if nothing has changed since the orders with this digest."""
+
+    known: Short = ""
+
+
+class Task(Message):
+    """What every worker of a run does: a built-in model with settings, or a script from a bundle."""
+
+    settings: dict[str, Any] | None = None
+    bundle: Digest | None = None
+    entry: Short = ""
+    arguments: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=1000)
+
+
+class Assignment(Message):
+    """One run's part for one machine."""
+
+    run: Name
+    run_id: str
+    """Tells this run from another of the same name that this machine may remember."""
+    phase: Phase
+    task: Task
+    started_by: Short
+    workers: list[int]
+    devices: list[str]
+    expected: int
+    lighthouse_port: int
+    secret: str
+    runs_dir: str | None
+    """Where the host's own machine writes: straight into the run's folder."""
+    is_resumed: bool = False
+    fetches_checkpoint: bool = False
+    """Nobody else in this run has the host's newest checkpoint: this machine gets it."""
+
+
+class Orders(Message):
+    """All that a machine should be doing now."""
+
+    assignments: list[Assignment]
+    leave: bool = False
+    digest: str
+
+
+class RunRequest(Message):
+    """Asks for a run on everyone joined, or on some."""
+
+    name: Name | None = None
+    resume: bool = False
+    task: Task
+    machines: list[MachineName] | None = Field(default=None, max_length=1000)
+    without: list[MachineName] = Field(default=[], max_length=1000)
+
+
+class NewsRequest(Message):
+    """Asks for what was written since: how far each file has been read."""
+
+    offsets: dict[Annotated[str, Field(max_length=200)], Annotated[int, Field(ge=0)]] = Field(
+        default={}, max_length=2000
+    )
+
+
+class Problem(Message):
+    """A refusal: what happened, and the fix."""
+
+    error: str
+    fix: str

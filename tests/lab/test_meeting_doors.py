@@ -1,0 +1,70 @@
+"""Machines that are refused, on a real network: each message says what to type, and typing it helps."""
+
+import shutil
+import subprocess
+
+import pytest
+
+from lab.cluster import FirewallRule
+from tests.lab.gathering import Gathering
+
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(120)]
+PAIR = """
+machines:
+  - name: rosa
+    cores: 0.9
+    memory: 2G
+    resolves: false
+    interfaces: [{name: docker0, kind: bridge, address: 172.17.0.1/16}]
+  - {name: lily, cores: 0.9, memory: 2G, resolves: false}
+"""
+HIGH_PORTS = "30000-65535"
+
+
+def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_path):
+    with Gathering(tmp_path, PAIR) as gathering:
+        host = gathering.host("--not-here")
+        assert "172.17" not in host.output  # a bridge for containers leads nowhere
+        status, output = gathering.run("lily", "join")
+        assert status == 1
+        assert "1 host is heard, but there is no terminal to ask at" in output
+        rosa, lily = gathering.lab["rosa"], gathering.lab["lily"]
+
+        for machine, other, dialler in (
+            (lily, "rosa", "rosa cannot dial lily"),
+            (rosa, "lily", "lily cannot dial rosa"),
+        ):
+            machine.set_firewall([FirewallRule(action="drop", protocol="tcp", ports=HIGH_PORTS, peer=other)])
+            code, output = gathering.run("lily", "join", gathering.line)
+            assert code == 1
+            assert dialler in output, output
+            fix = output.split(f"fix: on {machine.name}: sudo ")[1].strip()
+            assert "10.77.0.0/24" in fix
+            assert gathering.states().get("lily") in (None, "left")
+            # What is printed is for the firewall that the machine has; the lab's is nftables.
+            rule = fix if fix.startswith("nft") else "nft insert rule inet filter input ip saddr 10.77.0.0/24 accept"
+            assert machine.run(rule.split()).returncode == 0
+        joined = gathering.join("lily")
+        assert "lily" in gathering.states()
+        joined.kill()
+        rosa.set_firewall([])
+
+        other_torch = tmp_path / "other" / "torch-2.1.0.dist-info"
+        other_torch.mkdir(parents=True)
+        (other_torch / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.1.0\n")
+        path = f"{other_torch.parent}:{gathering.variables('lily')['PYTHONPATH']}"
+        code, output = gathering.run("lily", "join", gathering.line, env={"PYTHONPATH": path})
+        assert code == 1
+        assert "lily has torch 2.1.0" in output
+        assert "on lily: pip install torch==" in output
+
+        if shutil.which("faketime"):
+            code, output = gathering.run("lily", "join", gathering.line, under=["faketime", "-f", "+60s"])
+            assert code == 1
+            assert "lily's clock is 60 s ahead of rosa's" in output
+            assert "timedatectl" in output
+
+        # What anybody on a machine can list shows no token and no secret.
+        token = gathering.line.rsplit("-", 1)[1]
+        commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+        assert token not in commands

@@ -1,0 +1,103 @@
+"""Three machines meet: runs start on all of them, who comes late takes part, who leaves costs no step."""
+
+import json
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+from tests.lab.gathering import MACHINES, ROOT, SMALL, Gathering, samples_by_step
+
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
+MOST_TO_FIRST_STEP_S = 15.0
+
+
+def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
+    with Gathering(tmp_path) as gathering:
+        host = gathering.host()
+        host.expect("rosa is here", 30)
+        joined_at = time.monotonic()
+        agents = {name: gathering.join(name) for name in ("lily", "fern")}
+
+        # Started on a machine that is not the host.
+        first = gathering.start("lily", "train", *SMALL, "--epochs", "2", "--experiment-name", "first")
+        gathering.wait_for_step("first", 1)
+        seconds = time.monotonic() - joined_at
+        assert first.wait(60) == 0, first.output
+        assert {"rosa-0", "lily-1", "fern-2"} == {file.stem for file in gathering.home_run("first").glob("events/*")}
+        assert set(samples_by_step(gathering.steps("first")).values()) == {64}
+        for name in MACHINES:  # one that would slow the others down takes no samples later on
+            assert any(record.event.own_samples for record in gathering.steps("first", name)), name
+        assert (gathering.home_run("first") / "checkpoints" / "model_epoch_2.pth").is_file()
+        assert "run first on rosa (cpu), lily (cpu), fern (cpu)" in first.output
+        assert "first: finished" in first.output
+        print(f"from the first join to the first committed step: {seconds:.1f} s")
+        assert seconds < MOST_TO_FIRST_STEP_S
+
+        # The second one: nothing is typed on the others. One leaves by Ctrl-C, and comes back while it runs.
+        started_at = time.monotonic()
+        second = gathering.start("rosa", "train", *SMALL, "--epochs", "300", "--experiment-name", "second")
+        gathering.wait_for_step("second", 1)
+        print(f"from `potluck train` to the first committed step: {time.monotonic() - started_at:.1f} s")
+        gathering.wait_for_step("second", 10, "fern")
+        assert_secrets_are_in_no_arguments(gathering, "second")
+        agents["fern"].send_signal(signal.SIGINT)
+        assert agents["fern"].wait(30) == 0, agents["fern"].output
+        assert gathering.states()["fern"] == "left"
+        left_at = gathering.last_step("second", "fern")
+        gathering.wait_for_step("second", left_at + 10, "rosa")
+        agents["fern"] = gathering.start("fern", "join")
+        gathering.wait_for_step("second", left_at + 20, "fern")
+        code, output = gathering.run("fern", "stop", "--json")
+        assert code == 0, output
+        assert json.loads(output)["run"] == "second"
+        assert second.wait(60) == 130, second.output
+        steps = {record.event.step for record in gathering.steps("second")}
+        assert steps == set(range(1, max(steps) + 1))  # none was lost
+        for machine in ("lily", "fern"):
+            here = gathering.local_run(machine, "second").glob("events/*.jsonl")
+            assert all(f.read_bytes() == (gathering.home_run("second") / "events" / f.name).read_bytes() for f in here)
+
+        # The third is a script that the others do not have.
+        shutil.copy(ROOT / "examples" / "own_script.py", gathering.place("lily"))
+        third = gathering.start("lily", "run", "own_script.py")
+        assert third.wait(60) == 0, third.output
+        assert "epoch 5: held-out accuracy" in third.output
+        assert {"rosa-0", "lily-1", "fern-2"} == {
+            file.stem for file in gathering.home_run("own_script-1").glob("events/*")
+        }
+        agents["lily"].expect("started by root@lily", 1)
+        assert "runs code from root@lily" in agents["lily"].output
+
+        assert_the_token_is_in_no_file_but_its_own(gathering)
+
+        # The roster, and a goodbye from elsewhere.
+        code, table = gathering.run("lily", "status")
+        assert code == 0
+        assert "rosa (host)" in table
+        assert gathering.run("lily", "leave", "fern", "--json")[0] == 0
+        assert agents["fern"].wait(30) == 0, agents["fern"].output
+        gathering.wait_until(lambda: "fern" not in gathering.states(), "fern stays on the roster", 10)
+        code, output = gathering.run("fern", "status")
+        assert code == 1
+        assert "does not know this machine" in output
+
+
+def assert_secrets_are_in_no_arguments(gathering, run):
+    """Everybody on a machine can list the arguments of its processes."""
+    homes = [gathering.place(name) / "home" for name in MACHINES]
+    secrets = [json.loads((home / "joined.json").read_text())["credential"] for home in homes]
+    secrets.append(json.loads((homes[0] / "host" / "runs" / f"{run}.json").read_text())["secret"])
+    listed = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
+    assert not any(secret in listed for secret in secrets)
+
+
+def assert_the_token_is_in_no_file_but_its_own(gathering):
+    own = gathering.place("rosa") / "home" / "host" / "token"
+    token = bytes.fromhex(own.read_text())
+    spellings = [token, token.hex().encode(), gathering.line.rsplit("-", 1)[1].encode()]
+    for file in gathering.folder.rglob("*"):
+        if file.is_file() and file != own:
+            assert not any(spelling in file.read_bytes() for spelling in spellings), file

@@ -1,0 +1,121 @@
+import pytest
+
+from potluck.core.errors import MeetingError
+from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS
+from potluck.meeting import doorway
+from potluck.meeting.host import bind
+from potluck.meeting.networks import Interface, best_first, find_interface
+from potluck.meeting.wire import Facts
+
+VERSIONS = {"potluck": "0.1.0", "torch": "2.13.0+cpu", "torchft": "0.2.0", "python": "3.11.7"}
+
+
+def facts(machine="lily", *, versions=None, **more):
+    return Facts(
+        machine=machine,
+        machine_id=more.pop("machine_id", machine),
+        os=more.pop("os", "Debian"),
+        cores=2,
+        address=more.pop("address", "10.0.0.2"),
+        versions={**VERSIONS, **(versions or {})},
+        **more,
+    )
+
+
+HOST = facts("rosa", address="10.0.0.1")
+
+
+@pytest.mark.parametrize(
+    ("package", "version", "fix"),
+    [
+        ("potluck", "0.1.1", "pip install potluck==0.1.0"),
+        ("torch", "2.12.1+cu128", "pip install torch==2.13.0"),
+        ("torch", "missing", "pip install torch==2.13.0"),
+        ("torchft", "0.3.0", "pip install torchft==0.2.0"),
+        ("python", "3.10.2", "Python 3.11"),
+    ],
+)
+def test_versions_that_do_not_train_together_are_refused_with_the_command(package, version, fix):
+    with pytest.raises(MeetingError, match=f"lily has {package} ") as refused:
+        doorway.check_versions(facts(versions={package: version}), HOST)
+    assert fix in refused.value.fix
+    assert "on lily" in refused.value.fix
+
+
+def test_builds_and_patches_may_differ():
+    doorway.check_versions(facts(versions={"torch": "2.13.1+cu128", "python": "3.11.2"}), HOST)
+
+
+@pytest.mark.parametrize("ahead_s", [60.0, -60.0, 6.0])
+def test_a_clock_that_is_off_is_refused(ahead_s):
+    word = "ahead of" if ahead_s > 0 else "behind"
+    with pytest.raises(MeetingError, match=f"lily's clock is {abs(ahead_s):.0f} s {word} rosa's") as refused:
+        doorway.check_clock(facts(), HOST, ahead_s=ahead_s, round_trip_s=0.01)
+    assert "timedatectl" in refused.value.fix
+    with pytest.raises(MeetingError) as refused:
+        doorway.check_clock(facts(os="Ubuntu (WSL2)"), HOST, ahead_s=ahead_s, round_trip_s=0.01)
+    assert "wsl --shutdown" in refused.value.fix
+
+
+@pytest.mark.parametrize(("ahead_s", "round_trip_s"), [(0.0, 0.0), (-4.9, 0.0), (8.0, 7.0)])
+def test_a_clock_that_the_network_may_explain_is_fine(ahead_s, round_trip_s):
+    doorway.check_clock(facts(), HOST, ahead_s=ahead_s, round_trip_s=round_trip_s)
+
+
+def test_a_name_belongs_to_one_machine_which_may_come_back():
+    doorway.check_name(facts(), None)
+    doorway.check_name(facts(), facts())
+    with pytest.raises(MeetingError, match="has joined as lily") as refused:
+        doorway.check_name(facts(machine_id="other"), facts())
+    assert "--name lily-2" in refused.value.fix
+    assert "potluck leave lily" in refused.value.fix
+
+
+def test_a_machine_behind_an_address_translation_is_refused():
+    doorway.check_address(facts(), HOST, peer="10.0.0.2")
+    with pytest.raises(MeetingError, match=r"172.20.0.5.*as 10.0.0.9") as refused:
+        doorway.check_address(facts(address="172.20.0.5", os="Ubuntu (WSL2)"), HOST, peer="10.0.0.9")
+    assert "networkingMode=mirrored" in refused.value.fix
+
+
+@pytest.mark.parametrize("firewall", ["ufw", "firewall-cmd", "nft", ""])
+def test_a_firewall_is_opened_to_the_network_and_no_further(firewall):
+    error = doorway.unreachable(
+        dialler="rosa",
+        listener="lily",
+        at="10.0.0.2:40000",
+        reason="no answer",
+        firewall=firewall,
+        network="10.0.0.0/24",
+    )
+    assert "rosa cannot dial lily at 10.0.0.2:40000" in str(error)
+    assert error.fix.startswith("on lily: sudo ")
+    assert "10.0.0.0/24" in error.fix
+    assert "disable" not in error.fix
+
+
+def interface(name, address="192.168.1.5", **more):
+    return Interface(name=name, address=address, network="192.168.1.0/24", **more)
+
+
+def test_the_best_address_comes_first_and_dead_ends_do_not_come():
+    found = [
+        interface("lo", "127.0.0.1", kind=LOOPBACK),
+        interface("docker0", "172.17.0.1", kind=BRIDGE),
+        interface("veth1", "172.18.0.1", kind=VIRTUAL),
+        interface("eth9", "169.254.3.4"),
+        interface("tailscale0", "100.64.0.1", kind=TUNNEL),
+        interface("wlan0", kind=WIRELESS, has_default_route=True),
+        interface("eth1"),
+        interface("eth0", has_default_route=True),
+    ]
+    assert [each.name for each in best_first(found)] == ["eth0", "eth1", "wlan0", "tailscale0"]
+    assert best_first(found)[0].reason == "eth0, wired, the default route"
+
+
+def test_a_port_that_is_taken_is_named_with_a_way_out():
+    with bind("127.0.0.1", 0) as taken, pytest.raises(MeetingError, match="already in use") as refused:
+        bind("127.0.0.1", taken.getsockname()[1])
+    assert "--port" in refused.value.fix
+    with pytest.raises(MeetingError, match="no interface"):
+        find_interface("203.0.113.9")

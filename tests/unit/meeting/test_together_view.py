@@ -1,0 +1,56 @@
+"""One view from the events of several workers."""
+
+import msgspec
+
+from potluck.events.types import EpochEnded, Evaluated, Notice, Record, RunEnded, StepCommitted, TrainingBegan
+from potluck.meeting.together_view import TogetherView
+
+
+def lines(*events, start=0.0):
+    records = [Record(sequence=n, time=start + n, event=event) for n, event in enumerate(events)]
+    return "".join(msgspec.json.encode(record).decode() + "\n" for record in records)
+
+
+def step(number):
+    return StepCommitted(step=number, epoch=0, samples=64, loss=1.0 / number, seconds=0.1)
+
+
+BEGAN = TrainingBegan(num_samples=640, global_batch=64, steps_per_epoch=3, num_epochs=1, last_step=3)
+EPOCH = EpochEnded(epoch=0, step=3, samples=192, loss=0.5, seconds=0.3)
+SCORES = Evaluated(step=3, name="held_out", samples=10, values={"loss": 0.5}, seconds=0.1)
+
+
+def told(view, *chunks):
+    return [record.event for record, _ in view.take(list(chunks))]
+
+
+def test_what_all_workers_tell_is_told_once_and_in_order():
+    view = TogetherView()
+    first = ("events/rosa-0.jsonl", lines(BEGAN, step(1), step(2), step(3), SCORES, EPOCH))
+    second = ("events/lily-1.jsonl", lines(BEGAN, step(1), step(2), step(3), SCORES, EPOCH, start=0.5))
+    assert told(view, first, second) == [BEGAN, step(1), step(2), step(3), SCORES, EPOCH]
+    assert view.state.step == 3
+    assert view.state.scores == {"held_out_loss": 0.5}
+
+
+def test_a_file_that_comes_late_does_not_turn_time_back():
+    view = TogetherView()
+    behind = ("events/lily-1.jsonl", lines(step(1), step(2)))
+    ahead = ("events/rosa-0.jsonl", lines(step(3), start=10.0))
+    assert told(view, ahead, behind) == [step(1), step(2), step(3)]
+    assert told(view, behind) == []
+
+
+def test_a_loss_is_told_once_however_long_each_worker_stood_still():
+    view = TogetherView()
+    first = ("events/rosa-0.jsonl", lines(Notice(text="lily-1 left at step 9; 2 workers go on (1.0 s)")))
+    second = ("events/fern-2.jsonl", lines(Notice(text="lily-1 left at step 9; 2 workers go on (1.1 s)")))
+    assert len(told(view, first, second)) == 1
+
+
+def test_one_workers_end_is_not_the_runs():
+    view = TogetherView()
+    assert told(view, ("events/rosa-0.jsonl", lines(step(1), RunEnded(reason="stopped", step=1)))) == [step(1)]
+    assert view.state.ended == ""
+    view.end("finished")
+    assert view.state.ended == "finished"
