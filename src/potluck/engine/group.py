@@ -33,7 +33,11 @@ class Group(Protocol):
         """Which forming of the group this is: a step's parts add up within one."""
 
     def wrap(
-        self, model: nn.Module, capture: Callable[[], dict[str, Any]], restore: Callable[[dict[str, Any]], None]
+        self,
+        model: nn.Module,
+        capture: Callable[[], dict[str, Any]],
+        restore: Callable[[dict[str, Any]], None],
+        is_stopping: Callable[[], bool],
     ) -> nn.Module:
         """The module whose backward exchanges gradients; how this worker's state is read and replaced."""
 
@@ -87,6 +91,7 @@ class Alone:
         model: nn.Module,
         capture: Callable[[], dict[str, Any]],  # noqa: ARG002
         restore: Callable[[dict[str, Any]], None],  # noqa: ARG002
+        is_stopping: Callable[[], bool],  # noqa: ARG002
     ) -> nn.Module:
         return model
 

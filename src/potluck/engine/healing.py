@@ -29,6 +29,7 @@ _ANSWER = struct.Struct(">BI")  # 1 if the peer is at that step, and the header'
 _CHUNK_BYTES = 1 << 20
 _LARGEST_HEADER = 1 << 26
 _HANDSHAKE_S = 5.0
+NEWEST = -1  # asks for whatever step the peer is at
 _SILENCE_S = 2.0  # a peer that sends nothing for so long is given up, and the next one is asked
 
 
@@ -116,16 +117,18 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
 
     def _send_state(self, connection: socket.socket, step: int, key: bytes) -> None:
         with self._still:
-            if self._open is None or self._open[0] != step:
+            if self._open is None or step not in (NEWEST, self._open[0]):
                 connection.sendall(_ANSWER.pack(0, 0))
                 return
             header, tensors = describe(self._open[1]())
+            if step == NEWEST:  # nobody waits for a peer that only follows: it gets a copy, however long that travels
+                tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
         tag = hmac.new(key, header, "sha256")
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
                 with self._still:  # the optimizer waits for at most one chunk
-                    if not self._stands_at(step):
+                    if step != NEWEST and not self._stands_at(step):
                         return  # the state has moved on: break off, and the peer asks again
                     content = bytes(piece)
                 tag.update(content)
