@@ -72,6 +72,9 @@ class Group(Protocol):
     def sum(self, values: Tensor) -> Tensor:
         """The sum of all workers' values; raises Lost."""
 
+    def finish(self) -> None:
+        """The last step is done: help those who are still behind."""
+
     def close(self) -> None:
         """Leave the others."""
 
@@ -120,6 +123,9 @@ class Alone:
 
     def sum(self, values: Tensor) -> Tensor:
         return values
+
+    def finish(self) -> None:
+        """Nobody to help."""
 
     def close(self) -> None:
         """Nobody to leave."""

@@ -325,6 +325,8 @@ class Run:
         self._progress.note_saved(self._writer.wait())
         if is_orderly:
             self._progress.save_what_is_new()
+            if self._progress.is_finished:
+                self._group.finish()
 
     def _close_at_exit(self) -> None:
         self.close(getattr(sys, "last_value", None))

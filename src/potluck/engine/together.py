@@ -16,7 +16,6 @@ from potluck.engine.balance import Balance
 from potluck.engine.bench import Bench
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
 from potluck.engine.group import Lost, Total
-from potluck.engine.healing import NEWEST
 from potluck.engine.membership import Membership, Place, States
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
@@ -284,7 +283,7 @@ class Together:
         if self._place.machine not in self._balance.benched:
             return
         peers = [m.state_address for m in roster.members if m.machine not in self._balance.benched]
-        self._bench = Bench(peers, lambda peer: self._membership.fetch(peer, NEWEST), max(1, self._part.num_samples))
+        self._bench = Bench(peers, self._membership.fetch, max(1, self._part.num_samples))
         self._membership.leave()
 
     def _practise(self, bench: Bench, step: int, batch_of: Callable[[int], int]) -> Slice:
@@ -338,6 +337,11 @@ class Together:
             raise Lost(str(error)) from error
         self._evaluation_patience.committed(time.monotonic() - self._evaluating_since)
         return summed.to(values.device)
+
+    def finish(self) -> None:
+        if self._bench is None and self._settled is not None:
+            self._get_exchange().remember()
+            self._membership.finish()
 
     def close(self) -> None:
         if self._settled is not None:
