@@ -32,6 +32,11 @@ class Bench:
         """The others are gone before the end: there is nobody left to be slowed down."""
         return not self._following.is_alive() and self._final is None
 
+    @property
+    def is_over(self) -> bool:
+        """Training has ended, and its last state is here."""
+        return self._final is not None
+
     def wait(self, is_stopping: Callable[[], bool]) -> None:
         """Until it is time to practise again, or to stop, or all is over."""
         until = time.monotonic() + _PRACTISE_EVERY_S

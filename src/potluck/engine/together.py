@@ -300,6 +300,8 @@ class Together:
     def _end_practice(self, bench: Bench) -> None:
         """Whatever this step computed is forgotten; what it cost may bring the machine back."""
         self._get_exchange().settle(committed=False)
+        if bench.is_over:
+            return
         pays = self._balance.practised(self._place.name, self._part.num_samples, bench.seconds())
         if pays or bench.is_deserted:
             self._say("this machine takes part again")
