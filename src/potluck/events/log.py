@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Record).decode
+_decoder = msgspec.json.Decoder(Record)
 _TAIL_BYTES = 1 << 16
 _LOCK_WAIT_S = 1.0
 
@@ -89,6 +89,15 @@ def read_records(path: Path) -> "Iterator[Record]":
                 yield record
 
 
+def parse_lines(lines: bytes, path: Path, first_number: int = 1) -> list[Record]:
+    """The events in some whole lines of a file, the first of them its line `first_number`."""
+    try:
+        return _decoder.decode_lines(lines)
+    except msgspec.DecodeError:  # damage, or a kind of event from a newer Potluck
+        numbered = enumerate(lines.splitlines(keepends=True), start=first_number)
+        return [record for number, line in numbered if (record := _read_line(line, path, number)) is not None]
+
+
 def is_being_written(path: Path) -> bool:
     """Whether a live process on this machine holds the file."""
     import fcntl  # noqa: PLC0415  POSIX only, and reading must work everywhere
@@ -103,7 +112,7 @@ def is_being_written(path: Path) -> bool:
 
 def _read_line(line: bytes, path: Path, number: int) -> Record | None:
     try:
-        return _decode(line)
+        return _decoder.decode(line)
     except msgspec.ValidationError as error:
         if _is_unknown_kind(line):
             return None  # a newer Potluck wrote it

@@ -53,7 +53,7 @@ class TrainingBegan(Event, frozen=True, tag="training_began"):
     last_step: int
 
 
-class StepTiming(msgspec.Struct, frozen=True, kw_only=True):
+class StepTiming(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where one worker's time went from one commit to the next; the parts add up to it."""
 
     data_wait_s: float = 0.0
@@ -77,7 +77,7 @@ class StepTiming(msgspec.Struct, frozen=True, kw_only=True):
         return self.data_wait_s + self.compute_s + self.commit_s + self.rest_s
 
 
-class StepCommitted(Event, frozen=True, tag="step_committed"):
+class StepCommitted(Event, frozen=True, tag="step_committed", gc=False):
     """One optimizer step is done: samples and loss are those of the whole global batch."""
 
     step: int
@@ -192,7 +192,7 @@ AnyEvent = (
 )
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of an event file."""
 
     sequence: int
