@@ -2,12 +2,13 @@
 
     python -m benchmarks.eventful --into /tmp/eventful
 
-All workers share one run folder, `eventful`, as the host of a run would hold it. Times of the faults go to faults.json
-beside it. With --follow it also measures how soon a view that is refreshed every second shows each fault.
+The run folder `eventful` has all workers' event files, as the host of a run would hold it. Times of the faults go to
+faults.json beside it. With --follow it also measures how soon a view that is refreshed every second shows each fault.
 """
 
 import argparse
 import json
+import shutil
 import threading
 import time
 from collections.abc import Callable
@@ -63,10 +64,11 @@ def conduct(folder: Path, epochs: int, *, is_followed: bool) -> None:
     seen: dict[str, float] = {}
     with Lab("laptops") as lab:
         crew = LabCrew(lab, folder, ["--epochs", str(epochs)], expected=3, module="benchmarks.eventful")
-        shared = {"POTLUCK_RUNS_DIR": str(folder), "POTLUCK_HOME": str(folder / "home")}
+        home = str(folder / "home")
         for machine in lab.machines:
-            crew.start(machine.name, **shared)
+            crew.start(machine.name, POTLUCK_HOME=home)
         crew.workers[STAYS].expect("step 2", 120)
+        gather(folder, [machine.name for machine in lab.machines])
         for machine in lab.machines:
             crew.settle(machine.name)
         follower = Follower(folder, seen) if is_followed else None
@@ -79,7 +81,7 @@ def conduct(folder: Path, epochs: int, *, is_followed: bool) -> None:
         lab[KILLED].kill()
         time.sleep(6)
         told["returned"] = time.time()
-        crew.start(KILLED, **shared)
+        crew.start(KILLED, POTLUCK_HOME=home)
         crew.workers[KILLED].expect("step 2", 120)
         crew.settle(KILLED)
         for name in (STAYS, SLOWED, KILLED):
@@ -90,6 +92,16 @@ def conduct(folder: Path, epochs: int, *, is_followed: bool) -> None:
         crew.lighthouse.wait(10)
     (folder / "faults.json").write_text(json.dumps({"told": told, "seen": seen}))
     print(json.dumps({"told": told, "seen": seen}))
+
+
+def gather(folder: Path, machines: list[str]) -> None:
+    """One run folder with the files that all machines write."""
+    run = folder / RUN
+    (run / "events").mkdir(parents=True)
+    shutil.copy(folder / machines[0] / RUN / "run.yaml", run)
+    for name in machines:
+        for file in (folder / name / RUN / "events").glob("*.jsonl"):
+            (run / "events" / file.name).symlink_to(file)
 
 
 class Follower:

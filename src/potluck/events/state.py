@@ -1,7 +1,6 @@
 """What a worker's events add up to: a pure function from (state, record) to state."""
 
 from dataclasses import dataclass, field, replace
-from itertools import groupby, islice
 from typing import TYPE_CHECKING, Any
 
 from potluck.events.types import (
@@ -22,9 +21,7 @@ from potluck.events.types import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
-
-_STEPS_AT_ONCE = 4096
+    from collections.abc import Iterable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,25 +100,24 @@ def apply(state: RunState, record: Record) -> RunState:
 def replay(records: "Iterable[Record]", state: RunState | None = None) -> RunState:
     """The state after all of them, from the beginning or from a state on."""
     state = RunState() if state is None else state
-    for is_step, group in groupby(records, key=lambda record: type(record.event) is StepCommitted):
-        if not is_step:
-            for record in group:
-                state = apply(state, record)
-            continue
-        while steps := tuple(islice(group, _STEPS_AT_ONCE)):  # a state for each step is most of the time of a replay
-            events = [record.event for record in steps if isinstance(record.event, StepCommitted)]
-            state = replace(state, updated_at=steps[-1].time, **_after_steps(state, events))
+    for record in records:
+        state = apply(state, record)
     return state
 
 
-def _after_steps(state: RunState, steps: "Sequence[StepCommitted]") -> dict[str, Any]:
-    return {
-        "step": steps[-1].step,
-        "loss": steps[-1].loss,
-        "samples_seen": state.samples_seen + sum(step.samples for step in steps),
-        "training_s": state.training_s + sum(step.seconds for step in steps),
-        "skipped_steps": state.skipped_steps + sum(step.skipped for step in steps),
-    }
+def after_steps(
+    state: RunState, last: StepCommitted, *, at: float, samples: int, seconds: float, skipped: int
+) -> RunState:
+    """The state after several steps in a row, by their sums: what `apply` gives for them one by one."""
+    return replace(
+        state,
+        updated_at=at,
+        step=last.step,
+        loss=last.loss,
+        samples_seen=state.samples_seen + samples,
+        training_s=state.training_s + seconds,
+        skipped_steps=state.skipped_steps + skipped,
+    )
 
 
 def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR0911, PLR0912  one return an event type
@@ -157,7 +153,13 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "last_step": event.last_step,
             }
         case StepCommitted() as event:
-            return _after_steps(state, [event])
+            return {
+                "step": event.step,
+                "loss": event.loss,
+                "samples_seen": state.samples_seen + event.samples,
+                "training_s": state.training_s + event.seconds,
+                "skipped_steps": state.skipped_steps + event.skipped,
+            }
         case PlanChanged(shares=shares, samples_per_s=samples_per_s):
             return {
                 "shares": shares,

@@ -160,6 +160,27 @@ class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
     seconds: float
 
 
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU at a moment; None where the driver does not say."""
+
+    name: str
+    busy: float | None = None  # of the time, 0 to 1
+    memory_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_w: float | None = None
+
+
+class MachineUsed(Event, frozen=True, tag="machine_used"):
+    """How busy a worker's machine is, every few seconds: all of it, not only this run."""
+
+    cpu: float  # of all cores, 0 to 1, since the one before
+    memory_bytes: int
+    memory_total_bytes: int
+    sent_bytes_per_s: float
+    received_bytes_per_s: float
+    gpus: list[GpuUse] = []
+
+
 class Notice(Event, frozen=True, tag="notice"):
     """One line that a person should read."""
 
@@ -187,6 +208,7 @@ AnyEvent = (
     | MetricsLogged
     | Evaluated
     | CheckpointSaved
+    | MachineUsed
     | Notice
     | RunEnded
 )
