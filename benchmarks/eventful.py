@@ -125,8 +125,10 @@ class Follower:
 
         view = RunView(RunFolder(self._folder / RUN))
         signs: dict[str, Callable[[], bool]] = {
-            "slowed": lambda: view.recent_parts(3.0).get(SLOWED, {}).get("compute", 0.0)
-            > 1.5 * view.parts().get(SLOWED, {}).get("compute", 1e9),
+            "slowed": lambda: (
+                view.recent_parts(3.0).get(SLOWED, {}).get("compute", 0.0)
+                > 1.5 * view.parts().get(SLOWED, {}).get("compute", 1e9)
+            ),
             "killed": lambda: KILLED in view.away(),
             "returned": lambda: "killed" in self._seen and KILLED not in view.away(),
         }

@@ -4,10 +4,12 @@ import sys
 
 import typer
 
+from potluck.cli.compare import compare
 from potluck.cli.doctor import doctor
 from potluck.cli.explain import explain
 from potluck.cli.plan import plan
 from potluck.cli.profile import profile
+from potluck.cli.report import report
 from potluck.cli.runs import runs
 from potluck.cli.train import train
 from potluck.core.errors import PotluckError
@@ -23,6 +25,8 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command()(runs)
+app.command()(report)
+app.command()(compare)
 app.command()(doctor)
 app.command()(explain)
 app.command()(profile)

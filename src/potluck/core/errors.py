@@ -9,6 +9,7 @@ PotluckError
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
 ├── GroupError         workers that cannot reach each other or do not fit together
+├── ReportError        a report, a comparison or a page that cannot be made as asked
 ├── PlanError          a batch that cannot be split as asked
 └── MeasureError       something that cannot be measured, or a profile that cannot be read
 """
@@ -64,6 +65,10 @@ class CheckpointError(PotluckError):
 
 class GroupError(PotluckError):
     """Workers cannot reach each other, or do not fit together."""
+
+
+class ReportError(PotluckError):
+    """A report, a comparison or a page cannot be made as asked."""
 
 
 class PlanError(PotluckError):

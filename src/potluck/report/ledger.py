@@ -165,7 +165,8 @@ class Ledger:
         for begin, end, plan in _segments(self.plans, block * BLOCK_STEPS, (block + 1) * BLOCK_STEPS):
             part = slice(begin - block * BLOCK_STEPS, end - block * BLOCK_STEPS)
             steps = rows[:, :, part][:, :, whole[part]]
-            if steps.shape[2]:
+            # Steps before the first plan have nothing to be held against; they count where there is no plan at all.
+            if steps.shape[2] and (plan is not None or not self.plans):
                 sums.add(names, steps, plan)
 
 

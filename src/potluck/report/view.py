@@ -33,6 +33,7 @@ _MOST_KEPT: Final = 500
 _AWAY_S: Final = 2.0
 _AWAY_STEPS: Final = 3
 _RECENT_STEPS: Final = 64
+_SECONDS: Final = COLUMNS.index("seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,9 @@ class Worker:
     absences: list[Absence] = field(default_factory=list)
     starts: list[float] = field(default_factory=list)
     step_at: float = 0.0
+    formation: int = 0
+    regroup_s: float = 0.0
+    """How much longer than usual the first step of each new group took."""
     used: deque[tuple[float, MachineUsed]] = field(default_factory=lambda: deque(maxlen=_MOST_KEPT))
 
     @property
@@ -88,7 +92,7 @@ class RunView:
         self._ledger = Ledger()
         self._benched: dict[str, str] = {}
         self._happenings: deque[Happening] = deque(maxlen=_MOST_KEPT)
-        self._told: set[tuple[object, ...]] = set()
+        self._told: set[tuple[str, str]] = set()
         self._recent: dict[str, deque[tuple[float, Floats]]] = {}
 
     def refresh(self) -> int:
@@ -122,6 +126,17 @@ class RunView:
     def status(self) -> str:
         """finished, stopped, failed, running or interrupted."""
         return status_of(self.folder.event_files(), self.state)
+
+    @property
+    def began_at(self) -> float:
+        """When its first worker began."""
+        starts = [w.state.started_at - self.ahead_s(w.name) for w in self.workers.values() if w.state.started_at]
+        return min(starts, default=0.0)
+
+    @property
+    def updated_at(self) -> float:
+        """Of the newest event."""
+        return max((w.state.updated_at - self.ahead_s(w.name) for w in self.workers.values()), default=0.0)
 
     @property
     def machines(self) -> list[str]:
@@ -166,11 +181,14 @@ class RunView:
                 )
         return found
 
+    @property
+    def regroup_s(self) -> float:
+        """What machines coming and going cost those who stayed: all wait together, so the longest wait tells."""
+        return max((worker.regroup_s for worker in self.workers.values()), default=0.0)
+
     def away(self) -> list[str]:
         """Machines of which a worker misses the newest steps."""
-        return [
-            self.workers[name].machine for name, gaps in self.absences().items() if gaps and gaps[-1].until is None
-        ]
+        return [self.workers[name].machine for name, gaps in self.absences().items() if gaps and gaps[-1].until is None]
 
     def happenings(self) -> list[Happening]:
         """Comings, goings, plans and notices in the order of time; the last some hundred."""
@@ -179,7 +197,9 @@ class RunView:
             machine = self.workers[name].machine
             for gap in gaps:
                 missed = gap.last_step - gap.first_step + 1
-                lines.append(Happening(time=gap.since, machine=machine, kind="left", text=f"gone at step {gap.first_step}"))
+                lines.append(
+                    Happening(time=gap.since, machine=machine, kind="left", text=f"gone at step {gap.first_step}")
+                )
                 if gap.until is not None:
                     text = f"back at step {gap.last_step + 1}; {missed} steps were done without it"
                     lines.append(Happening(time=gap.until, machine=machine, kind="back", text=text))
@@ -240,6 +260,7 @@ class RunView:
         )
         self.timeline.add(worker.name, times, values)
         worker.marks.add(numbers, times)
+        self._note_groups(worker, [event.formation for event in events], columns[2])
         recent = self._recent.setdefault(worker.name, deque(maxlen=_RECENT_STEPS))
         recent.extend(zip(times[-_RECENT_STEPS:].tolist(), values[-_RECENT_STEPS:], strict=True))
         self._note_gaps(worker, numbers, times)
@@ -266,13 +287,24 @@ class RunView:
             )
             worker.absences = [*worker.absences, gap][-_MOST_KEPT:]
 
+    def _note_groups(self, worker: Worker, formations: list[int], seconds: Floats) -> None:
+        """A lost machine costs the others the attempt that it spoiled and the forming of a new group."""
+        before = [row[_SECONDS] for _, row in self._recent.get(worker.name, ())]
+        changes = np.nonzero(np.diff([worker.formation or formations[0], *formations]))[0].tolist()
+        worker.formation = formations[-1]
+        for index in changes:
+            usual = [*before, *seconds[:index].tolist()][-_RECENT_STEPS:]
+            if usual:
+                worker.regroup_s += max(0.0, float(seconds[index] - np.median(usual)))
+
     def _take_other(self, worker: Worker, record: Record) -> None:
         at = record.time - self.ahead_s(worker.name)
         match record.event:
             case RunStarted(machine=machine, device=device):
                 kind = "restarted" if worker.starts else "joined"
                 worker.starts.append(at)
-                self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=f"a worker on {device}"))
+                text = f"{kind}, a worker on {device}"
+                self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=text))
             case RunResumed(step=step, checkpoint=checkpoint):
                 self._tell(at, worker.machine, "resumed", f"goes on after step {step} from {checkpoint}")
             case PlanChanged(step=step) as plan:
@@ -282,23 +314,25 @@ class RunView:
                     text = f"from step {step}: {shares}" + (f" ({plan.reason})" if plan.reason else "")
                     self._tell(at, "", "plan", text)
                 self._ledger.plans[step] = plan
+                for name in [name for name, share in plan.shares.items() if share]:
+                    self._benched.pop(plan.machines.get(name, name), None)
             case MachineBenched(machine=machine, reason=reason, step=step):
                 self._benched[machine] = reason
-                self._tell(at, machine, "benched", f"from step {step}: {reason}")
+                self._tell(at, machine, "benched", f"{machine} is benched from step {step}: {reason}")
             case MachineUnbenched(machine=machine, reason=reason, step=step):
                 self._benched.pop(machine, None)
-                self._tell(at, machine, "unbenched", f"from step {step}: {reason}")
+                self._tell(at, machine, "unbenched", f"{machine} takes part again from step {step}: {reason}")
             case Evaluated(step=step, name=name) as event:
                 self.scores[step, name] = (at, event)
             case Notice(text=text):
-                self._happenings.append(Happening(time=at, machine=worker.machine, kind="notice", text=text))
+                self._tell(at, worker.machine, "notice", text)
             case MachineUsed() as event:
                 worker.used.append((at, event))
 
     def _tell(self, at: float, machine: str, kind: str, text: str) -> None:
         """Once, although every worker says it."""
-        if (machine, kind, text) not in self._told:
-            self._told.add((machine, kind, text))
+        if (kind, text) not in self._told:
+            self._told.add((kind, text))
             self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=text))
 
 
