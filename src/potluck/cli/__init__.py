@@ -5,6 +5,7 @@ import sys
 import typer
 
 from potluck.cli.compare import compare
+from potluck.cli.dashboard import dashboard
 from potluck.cli.doctor import doctor
 from potluck.cli.explain import explain
 from potluck.cli.plan import plan
@@ -27,6 +28,7 @@ app.command()(train)
 app.command()(runs)
 app.command()(report)
 app.command()(compare)
+app.command()(dashboard)
 app.command()(doctor)
 app.command()(explain)
 app.command()(profile)

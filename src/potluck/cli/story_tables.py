@@ -66,6 +66,6 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     if comparison.differing:
         _section(console, "settings that differ")
         settings = plain_table("setting", *(run.run for run in comparison.runs))
-        for key, values in comparison.differing.items():
-            settings.add_row(key, *values)
+        for key, chosen in comparison.differing.items():
+            settings.add_row(key, *chosen)
         console.print(settings)

@@ -1,6 +1,7 @@
 """Plots of rows, made with Altair: the same for pages and for files. Colours can be told apart by everybody."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import altair as alt
 
@@ -8,6 +9,8 @@ from potluck.report.rows import Rows, part_names
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+Draw: TypeAlias = Callable[[Rows], Any]
 
 # Okabe and Ito's palette without its yellow, which is lost on white, and its black, which is lost on the dark.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")

@@ -90,7 +90,9 @@ def tell(view: RunView) -> Story:
 
 def _what(view: RunView) -> dict[str, str]:
     state, settings = view.state, view.settings
-    words = {key: str(settings[key]) for key in ("model", "model_size", "dataset", "script") if key in settings}
+    words: dict[str, str] = {
+        key: str(settings[key]) for key in ("model", "model_size", "dataset", "script") if key in settings
+    }
     if state.num_parameters:
         words["parameters"] = f"{state.num_parameters:,}"
     if state.global_batch:

@@ -22,6 +22,12 @@ class Bins:
         """Which bin since 1970 is the first."""
         self.sums: Floats = np.zeros((0, len(COLUMNS)))
 
+    def length_with(self, lowest: float, highest: float) -> int:
+        """How many bins there would be with these."""
+        if not len(self.sums):
+            return int(highest - lowest) + 1
+        return int(max(highest + 1, self.first + len(self.sums)) - min(lowest, self.first))
+
     def add(self, numbers: npt.NDArray[np.int64], values: Floats) -> None:
         """Values of steps (a row each) that fall into these bins."""
         begin = int(numbers.min()) if not len(self.sums) else min(self.first, int(numbers.min()))
@@ -71,12 +77,10 @@ class Timeline:
 
     def add(self, worker: str, times: Floats, values: Floats) -> None:
         """Steps of one worker: times on its clock, and a row of COLUMNS each."""
-        while (times.max() - times.min()) / self.width_s > MOST_BINS:
-            self._halve()
         mine = self.bins.setdefault(worker, Bins())
-        mine.add((times // self.width_s).astype(np.int64), values)
-        while any(len(bins.sums) > MOST_BINS for bins in self.bins.values()):
+        while mine.length_with(times.min() // self.width_s, times.max() // self.width_s) > MOST_BINS:
             self._halve()
+        mine.add((times // self.width_s).astype(np.int64), values)
 
     def together(self, ahead_s: Mapping[str, float], least_width_s: float = 0.0) -> tuple[Floats, float, Floats]:
         """Starts of bins on the first clock, their width, and workers x bins x COLUMNS, in the order of `bins`.
@@ -94,7 +98,7 @@ class Timeline:
         for index, (name, bins) in enumerate(self.bins.items()):
             everyone[index, bins.first - shifts[name] - begin :][: len(bins.sums)] = bins.sums
         wide = everyone.reshape(len(self.bins), count // joined, joined, len(COLUMNS)).sum(axis=2)
-        starts = (begin + np.arange(0, count, joined)) * self.width_s
+        starts = np.arange(begin, begin + count, joined, dtype=np.float64) * self.width_s
         return starts, joined * self.width_s, wide
 
     def _halve(self) -> None:

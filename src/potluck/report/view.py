@@ -141,7 +141,10 @@ class RunView:
     @property
     def machines(self) -> list[str]:
         """In the order in which they came."""
-        order = sorted(self.workers.values(), key=lambda worker: worker.state.started_at - self.ahead_s(worker.name))
+        order = sorted(
+            self.workers.values(),
+            key=lambda worker: (not worker.state.started_at, worker.state.started_at - self.ahead_s(worker.name)),
+        )
         return list(dict.fromkeys(worker.machine for worker in order))
 
     def ahead_s(self, name: str) -> float:
@@ -218,6 +221,16 @@ class RunView:
             totals[name] = np.sum([row for at, row in rows if at >= newest - seconds], axis=0)
         return self._mean_parts(totals)
 
+    def recent_samples_per_s(self, seconds: float) -> float:
+        """Throughput of the last seconds before the newest step."""
+        newest = self.state
+        worker = max(self.workers.values(), key=lambda worker: worker.state.step, default=None)
+        if worker is None or worker.name not in self._recent:
+            return 0.0
+        rows = self._recent[worker.name]
+        last = [row[_SECONDS] for at, row in rows if at >= rows[-1][0] - seconds]
+        return newest.global_batch * len(last) / sum(last) if sum(last) else 0.0
+
     def _mean_parts(self, totals: dict[str, Floats]) -> dict[str, dict[str, float]]:
         by_machine: dict[str, Floats] = {}
         for name, total in totals.items():
@@ -249,7 +262,7 @@ class RunView:
                 worker.state = replay(alike, worker.state)
 
     def _take_steps(self, worker: Worker, records: list[Record]) -> None:
-        events: list[StepCommitted] = [record.event for record in records]  # type: ignore[misc]  grouped by kind
+        events: list[StepCommitted] = [record.event for record in records]  # type: ignore[misc]
         numbers = np.array([event.step for event in events], dtype=np.int64)
         times = np.array([record.time for record in records])
         columns = step_columns(events)
