@@ -22,4 +22,4 @@ def dashboard(
     print(f"the dashboard is at http://{host}:{port}", flush=True)
     if served.password is not None:
         print(f"password: {served.password}", flush=True)
-    raise typer.Exit(serve(served, folder or read_environment().runs_dir))
+    serve(served, folder or read_environment().runs_dir)

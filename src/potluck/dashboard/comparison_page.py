@@ -6,6 +6,7 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
+from potluck.dashboard.room import roomy
 from potluck.report import plots
 from potluck.report.compare import compare, curves, table
 
@@ -32,20 +33,22 @@ def show(runs_dir: Path) -> None:
     runs = [run.run for run in found.runs]
     left, right = st.columns(2)
     bars = [{"run": run.run, "samples_per_s": run.samples_per_s} for run in found.runs]
-    left.subheader("Throughput")
-    left.altair_chart(plots.bars_by_run(bars, "samples_per_s", "samples/s, longer is better", runs), width="stretch")
+    left.markdown("##### Throughput")
+    left.altair_chart(
+        roomy(plots.bars_by_run(bars, "samples_per_s", "samples/s, longer is better", runs)), width="stretch"
+    )
     times = [{"run": run.run, "s": run.time_to_loss_s} for run in found.runs if run.time_to_loss_s is not None]
     if times:
-        right.subheader(f"Time to a loss of {found.target_loss:.4g}")
-        right.altair_chart(plots.bars_by_run(times, "s", "seconds, shorter is better", runs), width="stretch")
+        right.markdown(f"##### Time to a loss of {found.target_loss:.4g}")
+        right.altair_chart(roomy(plots.bars_by_run(times, "s", "seconds, shorter is better", runs)), width="stretch")
     speeds, losses = curves(views)
     if speeds:
-        left.altair_chart(plots.by_run(speeds, "samples_per_s", "samples/s", runs), width="stretch")
+        left.altair_chart(roomy(plots.by_run(speeds, "samples_per_s", "samples/s", runs)), width="stretch")
     if losses:
-        right.altair_chart(plots.by_run(losses, "loss", "training loss", runs), width="stretch")
+        right.altair_chart(roomy(plots.by_run(losses, "loss", "training loss", runs)), width="stretch")
     headings, lines = table(found)
     st.dataframe([dict(zip(headings, line, strict=True)) for line in lines], hide_index=True, width="stretch")
     if found.differing:
-        st.subheader("Settings that differ")
+        st.markdown("##### Settings that differ")
         settings = [{"setting": key, **dict(zip(runs, values, strict=True))} for key, values in found.differing.items()]
         st.dataframe(settings, hide_index=True, width="stretch")

@@ -2,11 +2,12 @@
 
 import importlib.util
 import ipaddress
+import os
 import secrets
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from potluck.core.environment import with_dashboard_password
 from potluck.core.errors import ReportError
@@ -40,23 +41,15 @@ def is_local(address: str) -> bool:
         return address == "localhost"
 
 
-def serve(served: Served, runs_dir: Path) -> int:
-    """Run the server until it ends; returns its exit code."""
+def serve(served: Served, runs_dir: Path) -> NoReturn:
+    """Become the server: signals reach it, and nothing is left behind when it ends."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ReportError(
             f"the dashboard needs {', '.join(missing)}, which is not installed", fix="pip install 'potluck[dashboard]'"
         )
     command = [sys.executable, "-m", "streamlit", "run", str(APP), *_options(served), "--", str(runs_dir.absolute())]
-    process = subprocess.Popen(command, env=with_dashboard_password(served.password))  # noqa: S603  no shell
-    try:
-        return process.wait()
-    except KeyboardInterrupt:
-        return process.wait()  # Ctrl-C reached it as well
-    finally:
-        if process.poll() is None:
-            process.terminate()
-            process.wait()
+    os.execve(sys.executable, command, with_dashboard_password(served.password))  # noqa: S606  no shell
 
 
 def _options(served: Served) -> list[str]:

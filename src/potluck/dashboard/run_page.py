@@ -6,6 +6,7 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
+from potluck.dashboard.room import roomy
 from potluck.report import plots, rows
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
@@ -64,7 +65,7 @@ def _head(view: RunView, name: str) -> None:
         st.info(f"{machine} is benched: {why}")
     accuracy = state.scores.get("held_out_accuracy")
     figures = {
-        "step": f"{state.step:,} / {state.last_step:,}" if state.last_step else f"{state.step:,}",
+        f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
         "samples/s": f"{view.recent_samples_per_s(_RECENT_S):,.0f}" if view.status == "running" else _mean(view),
         "efficiency": "" if account is None or account.efficiency is None else percent(account.efficiency),
         "loss": "" if state.loss is None else f"{state.loss:.4f}",
@@ -80,8 +81,10 @@ def _charts(view: RunView) -> None:
     left, right = st.columns(2)
     _chart(left, "Throughput", rows.throughput_rows(view), plots.throughput)
     _chart(right, "Shares", rows.share_rows(view), lambda data: plots.shares(data, rows.machine_labels(view)))
-    _chart(left, "A mean step, by cause", rows.step_rows(view), plots.step_parts)
-    _chart(right, "Machines coming and going", rows.presence_rows(view), plots.presence)
+    left, right = st.columns(2)
+    _chart(left, "A mean step, by cause", rows.step_rows(view), plots.step_parts, legend_lines=6)
+    _chart(right, "Machines coming and going", rows.presence_rows(view), plots.presence, legend_lines=2)
+    left, right = st.columns(2)
     _chart(left, "Training loss", rows.loss_rows(view), plots.loss)
     _chart(right, "Evaluations", rows.score_rows(view), plots.scores)
 
@@ -90,11 +93,11 @@ def _usage(view: RunView) -> None:
     data = rows.usage_rows(view)
     if not data:
         return
-    st.subheader("Use of the machines")
+    st.markdown("##### Use of the machines")
     for index, what in enumerate(dict.fromkeys(row["what"] for row in data)):
         if index % 2 == 0:
             columns = st.columns(2)
-        columns[index % 2].altair_chart(plots.usage(data, what, view.machines), width="stretch")
+        columns[index % 2].altair_chart(roomy(plots.usage(data, what, view.machines)), width="stretch")
 
 
 def _plans(view: RunView) -> None:
@@ -118,16 +121,18 @@ def _happenings(view: RunView) -> None:
     lines = [line for line in view.happenings() if line.kind != "plan"][-_MOST_LINES:]
     if not lines:
         return
-    st.subheader("What happened")
+    st.markdown("##### What happened")
     began = view.began_at
     table = [{"after": duration(x.time - began), "machine": x.machine, "what": x.text} for x in reversed(lines)]
     st.dataframe(table, hide_index=True, width="stretch")
 
 
-def _chart(place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, draw: "plots.Draw") -> None:
+def _chart(
+    place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, draw: "plots.Draw", legend_lines: int = 0
+) -> None:
     if data:
-        place.subheader(title)
-        place.altair_chart(draw(data), width="stretch")
+        place.markdown(f"##### {title}")
+        place.altair_chart(roomy(draw(data), legend_lines), width="stretch")
 
 
 def _mean(view: RunView) -> str:

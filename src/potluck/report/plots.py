@@ -50,7 +50,7 @@ def step_parts(rows: Rows) -> alt.Chart:
         "part:N",
         title=None,
         scale=alt.Scale(domain=list(_PARTS), range=list(_PARTS.values())),
-        legend=alt.Legend(orient="bottom", columns=2, labelLimit=320),
+        legend=alt.Legend(orient="bottom", columns=1, labelLimit=320),
     )
     return _sized(
         chart.encode(

@@ -30,7 +30,7 @@ from potluck.report.timeline import COLUMNS, Marks, Timeline
 
 _LOCKSTEP: Final = 2048  # files are read side by side, so that few steps wait for their other parts
 _MOST_KEPT: Final = 500
-_AWAY_S: Final = 2.0
+_AWAY_S: Final = 1.0
 _AWAY_STEPS: Final = 3
 _RECENT_STEPS: Final = 64
 _SECONDS: Final = COLUMNS.index("seconds")
@@ -168,6 +168,7 @@ class RunView:
     def absences(self) -> dict[str, list[Absence]]:
         """By worker: steps that others committed without it, the one under way included."""
         newest = self.state
+        farthest = max(self.workers.values(), key=lambda worker: worker.state.step, default=None)
         end = max((w.step_at - self.ahead_s(w.name) for w in self.workers.values() if w.step_at), default=0.0)
         found: dict[str, list[Absence]] = {}
         for name, worker in self.workers.items():
@@ -176,8 +177,7 @@ class RunView:
                 replace(gap, since=gap.since - ahead_s, until=(gap.until or 0.0) - ahead_s) for gap in worker.absences
             ]
             since = worker.step_at - ahead_s
-            # Files of other machines come a moment later: being a step or two behind is not being away.
-            is_gone = worker.step_at and newest.step - worker.state.step >= _AWAY_STEPS and end - since > _AWAY_S
+            is_gone = worker.step_at and _is_gone(worker, farthest, end - since)
             if is_gone and not (worker.state.ended and worker.state.step >= newest.last_step > 0):
                 found[name].append(
                     Absence(since=since, until=None, first_step=worker.state.step + 1, last_step=newest.step)
@@ -347,6 +347,14 @@ class RunView:
         if (kind, text) not in self._told:
             self._told.add((kind, text))
             self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=text))
+
+
+def _is_gone(worker: Worker, farthest: Worker | None, silent_s: float) -> bool:
+    """Whether the others go on without it. Files of other machines come a moment later: that is not being away."""
+    if farthest is None or silent_s < _AWAY_S:
+        return False
+    behind = farthest.state.step - worker.state.step
+    return behind >= _AWAY_STEPS or (behind > 0 and farthest.formation != worker.formation)
 
 
 def _is_step(record: Record) -> bool:

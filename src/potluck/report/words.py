@@ -16,7 +16,7 @@ def number(value: float | None) -> str:
 def duration(seconds: float) -> str:
     """A length of time in its two largest units."""
     if seconds < 60:
-        return f"{seconds:.1f} s"
+        return f"{max(0.0, seconds):.1f} s"
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

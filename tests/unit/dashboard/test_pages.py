@@ -28,7 +28,7 @@ def open_page(workplace, monkeypatch):
 
 
 def texts(app):
-    kinds = (app.title, app.subheader, app.caption, app.info, app.warning, app.error, app.metric)
+    kinds = (app.title, app.markdown, app.caption, app.info, app.warning, app.error, app.metric)
     return "\n".join(str(getattr(one, "body", None) or one.value) for kind in kinds for one in kind)
 
 
@@ -46,7 +46,7 @@ def test_the_real_run_is_all_there(open_page):
     shown = texts(app)
     for words in ("eventful", "Throughput", "Shares", "A mean step, by cause", "Machines coming and going", "finished"):
         assert words in shown
-    assert {metric.label: metric.value for metric in app.metric}["step"] == "210 / 336"
+    assert {metric.label: metric.value for metric in app.metric}["step of 336"] == "210"
     assert not app.error
 
 
@@ -79,7 +79,7 @@ def test_a_page_shows_what_was_written_since(open_page):
     for file in folder.event_files():
         file.write_bytes((whole.path / "events" / file.name).read_bytes())
     app.run()
-    assert {metric.label: metric.value for metric in app.metric}["step"] == "210 / 336"
+    assert {metric.label: metric.value for metric in app.metric}["step of 336"] == "210"
 
 
 def test_strangers_see_nothing_without_the_password(open_page, monkeypatch):
