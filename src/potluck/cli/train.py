@@ -11,6 +11,7 @@ LEARNING = "Learning"
 DEVICE = "Device and memory"
 RUN = "The run"
 TOGETHER = "Several workers"
+_NOT_SETTINGS = ("config", "log_to")
 
 
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:  # noqa: A002  typer's own word
@@ -108,6 +109,10 @@ def train(
     experiment_name: Annotated[
         str | None, _option("--experiment-name", panel=RUN, help="The run's folder under ./experiments.")
     ] = None,
+    log_to: Annotated[
+        str | None,
+        _option("--log-to", panel=RUN, help="Also tensorboard or mlflow; with several workers, on one of them."),
+    ] = None,
     resume: Annotated[
         bool | None,
         _option("--resume", panel=RUN, help="Go on with the run of that name (else the newest), with its settings."),
@@ -126,13 +131,16 @@ def train(
 
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment, read_launch
-    from potluck.core.run_folder import find_run_folder, free_run_name, newest_run_folder
+    from potluck.core.run_folder import RunFolder, find_run_folder, free_run_name, newest_run_folder
     from potluck.core.settings import check_resumable, combine, read_recorded_settings, read_settings_file
+    from potluck.events.state import RunState
+    from potluck.events.types import Record
+    from potluck.report.outlets import open_outlet
 
     # A download is the one thing that takes long before the display is up.
     logging.basicConfig(format="%(message)s")
     logging.getLogger("potluck").setLevel(logging.INFO)
-    flags = {name: value for name, value in context.params.items() if value is not None and name != "config"}
+    flags = {name: value for name, value in context.params.items() if value is not None and name not in _NOT_SETTINGS}
     layers = [{} if config is None else read_settings_file(config), flags]
     environment = read_environment()
     asked, recorded = combine(*layers), None
@@ -157,4 +165,11 @@ def train(
         if settings.experiment_name is None:
             stem = f"{settings.model}-{settings.dataset}"
             settings = settings.model_copy(update={"experiment_name": free_run_name(environment.runs_dir, stem)})
-        train(settings, runs_dir=environment.runs_dir, watch=display)
+        folder = RunFolder(environment.runs_dir / str(settings.experiment_name))
+        with open_outlet(log_to if launch.rank == 0 else None, folder) as outlet:
+
+            def watch(record: Record, state: RunState) -> None:
+                display(record, state)
+                outlet(record, state)
+
+            train(settings, runs_dir=environment.runs_dir, watch=watch)
