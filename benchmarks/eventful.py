@@ -8,13 +8,12 @@ faults.json beside it. With --follow it also measures how soon a view that is re
 
 import argparse
 import json
-import shutil
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.crew import LabCrew
+from benchmarks.crew import LabCrew, gather
 from lab import Lab
 
 RUN = "eventful"
@@ -68,7 +67,7 @@ def conduct(folder: Path, epochs: int, *, is_followed: bool) -> None:
         for machine in lab.machines:
             crew.start(machine.name, POTLUCK_HOME=home)
         crew.workers[STAYS].expect("step 2", 120)
-        gather(folder, [machine.name for machine in lab.machines])
+        gather(crew, RUN, folder / RUN)
         for machine in lab.machines:
             crew.settle(machine.name)
         follower = Follower(folder, seen) if is_followed else None
@@ -92,16 +91,6 @@ def conduct(folder: Path, epochs: int, *, is_followed: bool) -> None:
         crew.lighthouse.wait(10)
     (folder / "faults.json").write_text(json.dumps({"told": told, "seen": seen}))
     print(json.dumps({"told": told, "seen": seen}))
-
-
-def gather(folder: Path, machines: list[str]) -> None:
-    """One run folder with the files that all machines write."""
-    run = folder / RUN
-    (run / "events").mkdir(parents=True)
-    shutil.copy(folder / machines[0] / RUN / "run.yaml", run)
-    for name in machines:
-        for file in (folder / name / RUN / "events").glob("*.jsonl"):
-            (run / "events" / file.name).symlink_to(file)
 
 
 class Follower:

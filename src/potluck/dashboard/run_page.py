@@ -39,7 +39,8 @@ def _body(runs_dir: Path, name: str) -> None:
         st.error(f"{followed.error.args[0]}\n\nFix: {followed.error.fix}")
         return
     with followed.lock:
-        _head(view, name)
+        with st.container():
+            _head(view, name)
         if not view.state.step:
             st.info("No step is committed yet.")
             _happenings(view)
@@ -55,14 +56,8 @@ def _head(view: RunView, name: str) -> None:
     st.title(name)
     since = duration(view.updated_at - view.began_at) if view.began_at else "no time"
     st.caption(f"{view.status}, {since}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
-    if view.status == "interrupted":
-        st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(name))
-    elif view.status == "failed":
-        st.error(f"{state.message or 'The run failed.'} Go on with: {_resume(name)}")
-    elif view.status == "running" and view.away():
-        st.warning(f"Away: {', '.join(view.away())}. The others go on.")
-    for machine, why in ({} if account is None else account.benched).items():
-        st.info(f"{machine} is benched: {why}")
+    with st.container():  # lines that come and go must not move what stands below them to other places
+        _warnings(view, name, {} if account is None else account.benched)
     accuracy = state.scores.get("held_out_accuracy")
     figures = {
         f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
@@ -72,9 +67,19 @@ def _head(view: RunView, name: str) -> None:
         "accuracy": "" if accuracy is None else percent(accuracy),
         "lost to faults": duration(view.regroup_s),
     }
-    shown = {label: text for label, text in figures.items() if text}
-    for column, (label, text) in zip(st.columns(len(shown)), shown.items(), strict=True):
-        column.metric(label, text)
+    for column, (label, text) in zip(st.columns(len(figures)), figures.items(), strict=True):
+        column.metric(label, text or "-")
+
+
+def _warnings(view: RunView, name: str, benched: dict[str, str]) -> None:
+    if view.status == "interrupted":
+        st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(name))
+    elif view.status == "failed":
+        st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(name)}")
+    elif view.status == "running" and view.away():
+        st.warning(f"Away: {', '.join(view.away())}. The others go on.")
+    for machine, why in benched.items():
+        st.info(f"{machine} is benched: {why}")
 
 
 def _charts(view: RunView) -> None:
