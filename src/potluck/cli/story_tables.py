@@ -10,12 +10,15 @@ from potluck.report.words import duration, percent
 
 _MOST_PLANS = 5
 _BAR = 40
+_IN_ACCOUNT = ("efficiency", "predicted")
 
 
 def show_story(console: Console, story: Story) -> None:
     """Sections, the most important first."""
     console.print(Text(f"{story.name}: {story.status}", style="bold"))
     for name, text in {**story.what, **story.result}.items():
+        if name in _IN_ACCOUNT and story.account is not None:
+            continue
         console.print(Text(f"  {name:<11}{text}"), soft_wrap=True)
     if story.message:
         console.print(Text(f"  {story.message}"), soft_wrap=True)

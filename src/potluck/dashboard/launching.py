@@ -60,6 +60,7 @@ def _options(served: Served) -> list[str]:
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
-        "theme.primaryColor": "#0072B2",
+        "theme.light.primaryColor": "#0072B2",  # each of its own: one for both would end following the system
+        "theme.dark.primaryColor": "#56B4E9",
     }
     return [f"--{name}={value}" for name, value in values.items()]

@@ -57,7 +57,7 @@ def _head(view: RunView, name: str) -> None:
     since = duration(view.updated_at - view.began_at) if view.began_at else "no time"
     st.caption(f"{view.status}, {since}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
     with st.container():  # lines that come and go must not move what stands below them to other places
-        _warnings(view, name, {} if account is None else account.benched)
+        _warnings(view, {} if account is None else account.benched)
     accuracy = state.scores.get("held_out_accuracy")
     figures = {
         f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
@@ -71,11 +71,11 @@ def _head(view: RunView, name: str) -> None:
         column.metric(label, text or "-")
 
 
-def _warnings(view: RunView, name: str, benched: dict[str, str]) -> None:
+def _warnings(view: RunView, benched: dict[str, str]) -> None:
     if view.status == "interrupted":
-        st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(name))
+        st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(view))
     elif view.status == "failed":
-        st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(name)}")
+        st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(view)}")
     elif view.status == "running" and view.away():
         st.warning(f"Away: {', '.join(view.away())}. The others go on.")
     for machine, why in benched.items():
@@ -141,8 +141,10 @@ def _chart(
 
 
 def _mean(view: RunView) -> str:
-    return f"{view.state.samples_per_s:,.0f}"
+    return f"{view.samples_per_s:,.0f}"
 
 
-def _resume(name: str) -> str:
-    return f"potluck train --resume --experiment-name {name}"
+def _resume(view: RunView) -> str:
+    if "script" in view.settings:
+        return f"python {view.settings['script']}, with resume=True in potluck.start"
+    return f"potluck train --resume --experiment-name {view.folder.name}"

@@ -45,7 +45,7 @@ def _row(name: str, followed: Followed) -> dict[str, Any]:
         "run": name,
         "state": view.status,
         "step": f"{state.step} of {state.last_step}" if state.last_step else str(state.step),
-        "samples/s": round(state.samples_per_s, 1),
+        "samples/s": round(view.samples_per_s, 1),
         "loss": state.loss,
         "accuracy": "" if accuracy is None else percent(accuracy),
         "machines": len(view.machines),

@@ -115,7 +115,7 @@ def _figures(view: RunView, losses: Rows, target_loss: float | None, target_accu
         machines=len(view.machines),
         steps=state.step,
         seconds=max(0.0, view.updated_at - view.began_at),
-        samples_per_s=state.samples_per_s,
+        samples_per_s=view.samples_per_s,
         efficiency=None if account is None else account.efficiency,
         loss=losses[-1]["loss"] if losses else None,
         accuracy=accuracies[-1][1] if accuracies else None,

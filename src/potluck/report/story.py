@@ -109,7 +109,7 @@ def _result(view: RunView, account: Account | None) -> dict[str, str]:
     if state.training_s:
         took = duration(view.updated_at - view.began_at)
         result["time"] = f"{took}, of which {duration(state.training_s)} in steps"
-        result["throughput"] = f"{state.samples_per_s:,.1f} samples/s"
+        result["throughput"] = f"{view.samples_per_s:,.1f} samples/s"
     if account is not None and account.efficiency is not None:
         total = sum(account.solo_samples_per_s.values())
         result["efficiency"] = f"{percent(account.efficiency)} of the {total:,.1f} samples/s that the machines do alone"

@@ -123,6 +123,12 @@ class RunView:
         return max(states, key=lambda state: (state.step, state.updated_at), default=RunState(run=self.folder.name))
 
     @property
+    def samples_per_s(self) -> float:
+        """Mean throughput over all committed steps, by the worker that saw most of them."""
+        states = [worker.state for worker in self.workers.values()]
+        return max(states, key=lambda state: state.samples_seen, default=RunState()).samples_per_s
+
+    @property
     def status(self) -> str:
         """finished, stopped, failed, running or interrupted."""
         return status_of(self.folder.event_files(), self.state)
