@@ -1,7 +1,7 @@
 """A run as it stands: everything that pages, reports and comparisons show, refreshed by reading only what is new."""
 
 from collections import deque
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -26,25 +26,11 @@ from potluck.events.types import (
 )
 from potluck.report.account import Account, account_of
 from potluck.report.ledger import PARTS, Floats, Ledger, step_columns
-from potluck.report.timeline import COLUMNS, Marks, Timeline
+from potluck.report.timeline import COLUMNS, Timeline
+from potluck.report.worker import MOST_KEPT, Absence, Worker, is_gone
 
 _LOCKSTEP: Final = 2048  # files are read side by side, so that few steps wait for their other parts
-_MOST_KEPT: Final = 500
-_AWAY_S: Final = 1.0
-_AWAY_STEPS: Final = 3
-_RECENT_STEPS: Final = 64
-_SECONDS: Final = COLUMNS.index("seconds")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Absence:
-    """A stretch of steps that were committed without a worker."""
-
-    since: float
-    until: float | None
-    """On the run's clock; None while it lasts."""
-    first_step: int
-    last_step: int
+_STEPS, _SECONDS = COLUMNS.index("steps"), COLUMNS.index("seconds")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,27 +41,6 @@ class Happening:
     machine: str
     kind: str
     text: str
-
-
-@dataclass(slots=True)
-class Worker:
-    """One worker's file, read so far."""
-
-    name: str
-    file: FollowedFile
-    state: RunState = field(default_factory=RunState)
-    marks: Marks = field(default_factory=Marks)
-    absences: list[Absence] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
-    step_at: float = 0.0
-    formation: int = 0
-    regroup_s: float = 0.0
-    """How much longer than usual the first step of each new group took."""
-    used: deque[tuple[float, MachineUsed]] = field(default_factory=lambda: deque(maxlen=_MOST_KEPT))
-
-    @property
-    def machine(self) -> str:
-        return self.state.machine or self.name.rpartition("-")[0] or self.name
 
 
 class RunView:
@@ -91,9 +56,8 @@ class RunView:
         self.timeline = Timeline()
         self._ledger = Ledger()
         self._benched: dict[str, str] = {}
-        self._happenings: deque[Happening] = deque(maxlen=_MOST_KEPT)
+        self._happenings: deque[Happening] = deque(maxlen=MOST_KEPT)
         self._told: set[tuple[str, str]] = set()
-        self._recent: dict[str, deque[tuple[float, Floats]]] = {}
 
     def refresh(self) -> int:
         """Read what is new; returns how many events that was."""
@@ -183,8 +147,8 @@ class RunView:
                 replace(gap, since=gap.since - ahead_s, until=(gap.until or 0.0) - ahead_s) for gap in worker.absences
             ]
             since = worker.step_at - ahead_s
-            is_gone = worker.step_at and _is_gone(worker, farthest, end - since)
-            if is_gone and not (worker.state.ended and worker.state.step >= newest.last_step > 0):
+            is_done = worker.state.ended and worker.state.step >= newest.last_step > 0
+            if worker.step_at and not is_done and is_gone(worker, farthest, end - since):
                 found[name].append(
                     Absence(since=since, until=None, first_step=worker.state.step + 1, last_step=newest.step)
                 )
@@ -221,21 +185,16 @@ class RunView:
 
     def recent_parts(self, seconds: float) -> dict[str, dict[str, float]]:
         """The same over the last seconds."""
-        totals = {}
-        for name, rows in self._recent.items():
-            newest = rows[-1][0]
-            totals[name] = np.sum([row for at, row in rows if at >= newest - seconds], axis=0)
+        totals = {name: worker.sum_of_recent(seconds) for name, worker in self.workers.items()}
         return self._mean_parts(totals)
 
     def recent_samples_per_s(self, seconds: float) -> float:
         """Throughput of the last seconds before the newest step."""
-        newest = self.state
-        worker = max(self.workers.values(), key=lambda worker: worker.state.step, default=None)
-        if worker is None or worker.name not in self._recent:
+        farthest = max(self.workers.values(), key=lambda worker: worker.state.step, default=None)
+        if farthest is None:
             return 0.0
-        rows = self._recent[worker.name]
-        last = [row[_SECONDS] for at, row in rows if at >= rows[-1][0] - seconds]
-        return newest.global_batch * len(last) / sum(last) if sum(last) else 0.0
+        total = farthest.sum_of_recent(seconds)
+        return float(farthest.state.global_batch * total[_STEPS] / total[_SECONDS]) if total[_SECONDS] else 0.0
 
     def _mean_parts(self, totals: dict[str, Floats]) -> dict[str, dict[str, float]]:
         by_machine: dict[str, Floats] = {}
@@ -278,12 +237,7 @@ class RunView:
             [np.ones(len(events)), np.nan_to_num(columns[1:]).T, np.nan_to_num(losses), ~np.isnan(losses)]
         )
         self.timeline.add(worker.name, times, values)
-        worker.marks.add(numbers, times)
-        self._note_groups(worker, [event.formation for event in events], columns[2])
-        recent = self._recent.setdefault(worker.name, deque(maxlen=_RECENT_STEPS))
-        recent.extend(zip(times[-_RECENT_STEPS:].tolist(), values[-_RECENT_STEPS:], strict=True))
-        self._note_gaps(worker, numbers, times)
-        worker.step_at = float(times[-1])
+        worker.note_steps(numbers, times, [event.formation for event in events], values)
         worker.state = after_steps(
             worker.state,
             events[-1],
@@ -292,29 +246,6 @@ class RunView:
             seconds=float(columns[2].sum()),
             skipped=sum(event.skipped for event in events),
         )
-
-    def _note_gaps(self, worker: Worker, numbers: "np.ndarray[Any, Any]", times: Floats) -> None:
-        if worker.step_at:
-            numbers = np.concatenate([[worker.state.step], numbers])
-            times = np.concatenate([[worker.step_at], times])
-        for index in np.nonzero(np.diff(numbers) > 1)[0].tolist():
-            gap = Absence(
-                since=float(times[index]),
-                until=float(times[index + 1]),
-                first_step=int(numbers[index]) + 1,
-                last_step=int(numbers[index + 1]) - 1,
-            )
-            worker.absences = [*worker.absences, gap][-_MOST_KEPT:]
-
-    def _note_groups(self, worker: Worker, formations: list[int], seconds: Floats) -> None:
-        """A lost machine costs the others the attempt that it spoiled and the forming of a new group."""
-        before = [row[_SECONDS] for _, row in self._recent.get(worker.name, ())]
-        changes = np.nonzero(np.diff([worker.formation or formations[0], *formations]))[0].tolist()
-        worker.formation = formations[-1]
-        for index in changes:
-            usual = [*before, *seconds[:index].tolist()][-_RECENT_STEPS:]
-            if usual:
-                worker.regroup_s += max(0.0, float(seconds[index] - np.median(usual)))
 
     def _take_other(self, worker: Worker, record: Record) -> None:
         at = record.time - self.ahead_s(worker.name)
@@ -353,14 +284,6 @@ class RunView:
         if (kind, text) not in self._told:
             self._told.add((kind, text))
             self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=text))
-
-
-def _is_gone(worker: Worker, farthest: Worker | None, silent_s: float) -> bool:
-    """Whether the others go on without it. Files of other machines come a moment later: that is not being away."""
-    if farthest is None or silent_s < _AWAY_S:
-        return False
-    behind = farthest.state.step - worker.state.step
-    return behind >= _AWAY_STEPS or (behind > 0 and farthest.formation != worker.formation)
 
 
 def _is_step(record: Record) -> bool:
