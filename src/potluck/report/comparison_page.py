@@ -13,17 +13,11 @@ def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
     runs = [run.run for run in comparison.runs]
     speeds, losses = curves(views)
     bars = [{"run": run.run, "samples_per_s": run.samples_per_s} for run in comparison.runs]
-    parts = [
-        {"run": run.run, "efficiency": round(100 * run.efficiency, 1)}
-        for run in comparison.runs
-        if run.efficiency is not None
-    ]
     times = [
         {"run": run.run, "seconds": run.time_to_loss_s} for run in comparison.runs if run.time_to_loss_s is not None
     ]
     charts = {
         "speed": plots.bars_by_run(bars, "samples_per_s", "samples/s, longer is better", runs),
-        "efficiency": plots.bars_by_run(parts, "efficiency", "% of the sum of solo speeds", runs) if parts else None,
         "time": plots.bars_by_run(
             times, "seconds", f"seconds to loss {comparison.target_loss:.4g}, shorter is better", runs
         )

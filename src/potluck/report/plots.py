@@ -17,6 +17,7 @@ PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#9
 STATES = {"here": "#0072B2", "benched": "#E69F00", "away": "#D55E00"}
 _PARTS = dict(zip(part_names().values(), PALETTE, strict=True))
 _HEIGHT = 220
+_ROOM = 1.15  # for the figure at the end of the longest bar
 _SECONDS = alt.X("t:Q", title="seconds since the run began")
 
 
@@ -115,7 +116,8 @@ def by_run(rows: Rows, y: str, title: str, runs: "Sequence[str]") -> alt.Chart:
 def bars_by_run(rows: Rows, value: str, title: str, runs: "Sequence[str]") -> alt.Chart:
     """One figure a run, in the order given; its value stands at the end of the bar."""
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X(f"{value}:Q", title=title), y=alt.Y("run:N", title=None, sort=list(runs))
+        x=alt.X(f"{value}:Q", title=title, scale=alt.Scale(domainMax=_ROOM * max(row[value] for row in rows) or 1)),
+        y=alt.Y("run:N", title=None, sort=list(runs)),
     )
     bars = base.mark_bar().encode(color=_by_run(runs, legend=None))
     texts = base.mark_text(align="left", dx=4, color="#808080").encode(text=alt.Text(f"{value}:Q", format=",.4~g"))

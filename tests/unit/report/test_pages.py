@@ -86,7 +86,16 @@ def other_run(runs_dir, name, **settings):
 def test_runs_stand_side_by_side_with_what_differed(runs_dir):
     other_run(runs_dir, "other", learning_rate=0.1)
     table = potluck("compare", "eventful", "other").output
-    for words in ("eventful", "other", "interrupted", "samples/s", "efficiency", "learning_rate", "0.05", "0.1"):
+    for words in (
+        "eventful",
+        "other",
+        "interrupted",
+        "samples/s",
+        "of its own estimate",
+        "learning_rate",
+        "0.05",
+        "0.1",
+    ):
         assert words in table
     found = json.loads(potluck("compare", "eventful", "other", "--json").output)
     assert found["differing"] == {"learning_rate": ["0.05", "0.1"]}
