@@ -8,16 +8,25 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import Followed, follow, names_of_runs
+from potluck.doctor.quick import quick_failures
 from potluck.report.words import percent
 
 _EVERY_S = 5.0
+_DOCTOR_EVERY_S = 300.0
 _MOST_RUNS = 50
 
 
 def show(runs_dir: Path) -> None:
     """All runs in a table that keeps itself fresh."""
     st.title("Runs")
+    for line in _doctor_says():
+        st.warning(f"The doctor says of this machine: {line}")
     _table(runs_dir)
+
+
+@st.cache_data(ttl=_DOCTOR_EVERY_S, show_spinner=False)
+def _doctor_says() -> list[str]:
+    return quick_failures()
 
 
 @st.fragment(run_every=_EVERY_S)
@@ -49,6 +58,6 @@ def _row(name: str, followed: Followed) -> dict[str, Any]:
         "loss": state.loss,
         "accuracy": "" if accuracy is None else percent(accuracy),
         "machines": len(view.machines),
-        "model": str(view.settings.get("model", view.settings.get("script", ""))),
+        "model": str(view.settings.get("model", Path(str(view.settings.get("script", ""))).name)),
         "updated": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.updated_at)) if view.updated_at else "",
     }

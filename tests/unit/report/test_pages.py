@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import sys
 from io import StringIO
 
 import pytest
@@ -69,6 +70,13 @@ def test_names_in_a_page_are_text(runs_dir):
     settings.write_text(yaml.safe_dump({"model": "<script>alert(1)</script>"}))
     potluck("report", "eventful", "--html", "report.html")
     assert "<script" not in (runs_dir.parent / "report.html").read_text()
+
+
+def test_without_the_extra_the_fix_says_what_to_install(runs_dir, monkeypatch):
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    error = potluck("report", "eventful", "--html", "report.html", fails=True).exception
+    assert "vl_convert" in str(error)
+    assert "potluck[dashboard]" in error.fix
 
 
 def test_an_unknown_run_is_answered_with_the_nearest(runs_dir):
