@@ -51,6 +51,11 @@ class RunView:
         self.settings: dict[str, Any] = {}
         self.workers: dict[str, Worker] = {}
         self.num_events = 0
+        self.began_at = 0.0
+        """When its first worker began."""
+        self.updated_at = 0.0
+        """Of the newest event."""
+        self._ahead_s: dict[str, float] = {}
         self.plans: list[tuple[float, PlanChanged]] = []
         self.scores: dict[tuple[int, str], tuple[float, Evaluated]] = {}
         self.timeline = Timeline()
@@ -78,6 +83,7 @@ class RunView:
                     continue
                 self._take(worker, records)
             self._ledger.fold()
+        self._note_clocks()
         return self.num_events - before
 
     @property
@@ -98,17 +104,6 @@ class RunView:
         return status_of(self.folder.event_files(), self.state)
 
     @property
-    def began_at(self) -> float:
-        """When its first worker began."""
-        starts = [w.state.started_at - self.ahead_s(w.name) for w in self.workers.values() if w.state.started_at]
-        return min(starts, default=0.0)
-
-    @property
-    def updated_at(self) -> float:
-        """Of the newest event."""
-        return max((w.state.updated_at - self.ahead_s(w.name) for w in self.workers.values()), default=0.0)
-
-    @property
     def machines(self) -> list[str]:
         """In the order in which they came."""
         order = sorted(
@@ -119,8 +114,17 @@ class RunView:
 
     def ahead_s(self, name: str) -> float:
         """By how much a worker's clock is ahead of the run's."""
-        first = next(iter(self.workers.values()))
-        return self.workers[name].marks.ahead_of(first.marks) if name in self.workers else 0.0
+        return self._ahead_s.get(name, 0.0)
+
+    def _measure_ahead_s(self, worker: Worker) -> float:
+        return worker.marks.ahead_of(next(iter(self.workers.values())).marks)
+
+    def _note_clocks(self) -> None:
+        """Once a refresh: everything that is shown asks for them."""
+        self._ahead_s = {name: self._measure_ahead_s(worker) for name, worker in self.workers.items()}
+        states = [(worker.state, self._ahead_s[name]) for name, worker in self.workers.items()]
+        self.began_at = min((state.started_at - ahead for state, ahead in states if state.started_at), default=0.0)
+        self.updated_at = max((state.updated_at - ahead for state, ahead in states), default=0.0)
 
     def account(self) -> Account | None:
         """Where the time went, of all whole steps so far."""
@@ -248,7 +252,7 @@ class RunView:
         )
 
     def _take_other(self, worker: Worker, record: Record) -> None:
-        at = record.time - self.ahead_s(worker.name)
+        at = record.time - self._measure_ahead_s(worker)
         match record.event:
             case RunStarted(machine=machine, device=device):
                 kind = "restarted" if worker.starts else "joined"
