@@ -4,11 +4,13 @@
 
 Rounds repeat all of it in turns, so that whatever else the computer does weighs on all alike; figures are medians over
 the rounds. Solo speeds are measured in the same rounds. A run is steady in its second half. It is balanced from the
-first step on after which five steps in a row have a median within 5 % of the best policy's steady step.
+first step on after which five steps in a row have a median within 5 % of the best policy's steady step. With --keep the
+run folders of the first round stay, for `potluck compare`.
 """
 
 import argparse
 import json
+import shutil
 import statistics
 import sys
 import tempfile
@@ -16,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import ddp_baseline
-from benchmarks.crew import READY_S, START_CORES, LabCrew, let_go
+from benchmarks.crew import READY_S, START_CORES, LabCrew, gather, let_go
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.state import replay
@@ -57,6 +59,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=128, help="global batch")
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    parser.add_argument("--keep", type=Path, help="a new folder that gets a run folder of each policy")
     options = parser.parse_args()
     try:
         figures = measure(options)
@@ -84,8 +87,9 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
             bare.append(run_bare(lab, declared, Path(scratch, f"bare-{number}"), batch))
             for policy in options.policies:
                 folder = Path(scratch, f"{policy}-{number}")
+                keep = options.keep / policy if options.keep and number == 0 else None
                 trained[policy].append(
-                    run_policy(lab, declared, folder, policy=policy, batch=batch, steps=options.steps)
+                    run_policy(lab, declared, folder, policy=policy, batch=batch, steps=options.steps, keep=keep)
                 )
     best_s = min(statistics.median(run.steady_step_s for run in runs) for runs in trained.values())
     solo = {name: statistics.median(round_.solo[name] for round_ in bare) for name in declared}
@@ -136,6 +140,7 @@ def run_policy(
     policy: str,
     batch: int,
     steps: int,
+    keep: Path | None = None,
 ) -> Trained:
     """One run of Potluck in this lab, from a cold start: nothing is known of the machines beforehand."""
     folder.mkdir()
@@ -152,6 +157,9 @@ def run_policy(
     finally:
         crew.lighthouse.kill()
         crew.lighthouse.wait(10)
+    if keep is not None:
+        gather(crew, "run", folder / "gathered")
+        shutil.copytree(folder / "gathered", keep)
     first = lab.machines[0].name
     events = next((folder / first / "run" / "events").glob("*.jsonl"))
     records = list(read_records(events))

@@ -1,5 +1,6 @@
 """Workers on lab machines that share a lighthouse, for benchmarks of faults and of balance."""
 
+import shutil
 import sys
 from itertools import pairwise
 from pathlib import Path
@@ -75,6 +76,16 @@ class LabCrew:
         """What the machine's worker committed so far."""
         files = (self.folder / name / "run" / "events").glob("*.jsonl")
         return [r for file in sorted(files) for r in read_records(file) if isinstance(r.event, StepCommitted)]
+
+
+def gather(crew: LabCrew, run: str, into: Path) -> None:
+    """One run folder with the event files that all machines write, as the host of a run holds it."""
+    (into / "events").mkdir(parents=True)
+    for name in crew.workers:
+        mine = crew.folder / name / run
+        shutil.copy(mine / "run.yaml", into)
+        for file in (mine / "events").glob("*.jsonl"):
+            (into / "events" / file.name).symlink_to(file)
 
 
 def let_go(lab: Lab, declared: dict[str, float], workers: dict[str, Process], go: Path) -> None:

@@ -4,6 +4,8 @@ import sys
 
 import typer
 
+from potluck.cli.compare import compare
+from potluck.cli.dashboard import dashboard
 from potluck.cli.doctor import doctor
 from potluck.cli.explain import explain
 from potluck.cli.host import host
@@ -11,6 +13,7 @@ from potluck.cli.join import join
 from potluck.cli.leave import leave
 from potluck.cli.plan import plan
 from potluck.cli.profile import profile
+from potluck.cli.report import report
 from potluck.cli.run import run
 from potluck.cli.runs import runs
 from potluck.cli.status import status
@@ -29,7 +32,7 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(run)
-for command in (host, join, status, stop, leave, runs, doctor, explain, profile, plan):
+for command in (host, join, status, stop, leave, runs, report, compare, dashboard, doctor, explain, profile, plan):
     app.command()(command)
 
 

@@ -10,10 +10,10 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from potluck.cli.tables import percent
 from potluck.core.environment import read_environment
 from potluck.events.state import RunState
 from potluck.events.types import EpochEnded, Notice, Record, RunStarted, StepCommitted, TrainingBegan
+from potluck.report.words import duration, number, scores_text
 
 _WINDOW_S = 5.0
 _LINE_EVERY_S = 1.0
@@ -87,19 +87,19 @@ class TrainingDisplay:
             return
         self._printed_at = now
         where = f"epoch {step.epoch + 1}/{state.num_epochs}"
-        numbers = f"loss {_number(step.loss)}  {self._speed.samples_per_s:,.0f} samples/s"
+        numbers = f"loss {number(step.loss)}  {self._speed.samples_per_s:,.0f} samples/s"
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, completed=step.step, description=where, numbers=numbers)
         else:
-            left = _duration((state.last_step - step.step) * self._speed.step_s)
+            left = duration((state.last_step - step.step) * self._speed.step_s)
             self._line(f"{where}  step {step.step}/{state.last_step}  {numbers}  {left} left")
 
     def _epoch(self, ended: EpochEnded, state: RunState) -> None:
         speed = ended.samples / ended.seconds if ended.seconds else 0.0
         scores = state.scores if state.scores_step == ended.step else {}
         self._line(
-            f"epoch {ended.epoch + 1}/{state.num_epochs} done in {_duration(ended.seconds)}: "
-            f"loss {_number(ended.loss)}, {speed:,.0f} samples/s{_scores(scores)}"
+            f"epoch {ended.epoch + 1}/{state.num_epochs} done in {duration(ended.seconds)}: "
+            f"loss {number(ended.loss)}, {speed:,.0f} samples/s{f', {scores_text(scores)}' if scores else ''}"
         )
 
     def _line(self, text: str) -> None:
@@ -148,11 +148,11 @@ def show_training(*, is_shown: bool, runs_dir: Path | None = None) -> Iterator[T
 def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
     rows = {"steps": f"{state.step} of {state.last_step}"}
     if state.training_s:
-        rows["training"] = f"{_duration(state.training_s)}, {state.samples_per_s:,.0f} samples/s"
+        rows["training"] = f"{duration(state.training_s)}, {state.samples_per_s:,.0f} samples/s"
     if state.epochs:
-        rows["loss"] = f"{_number(state.epochs[-1].loss)} over epoch {state.epochs[-1].epoch + 1}"
+        rows["loss"] = f"{number(state.epochs[-1].loss)} over epoch {state.epochs[-1].epoch + 1}"
     if state.scores:
-        rows["held out"] = _scores(state.scores).replace("held-out ", "").lstrip(", ")
+        rows["held out"] = scores_text(state.scores).replace("held-out ", "")
     if state.checkpoint:
         rows["checkpoint"] = str(runs_dir / state.run / "checkpoints" / state.checkpoint)
     console.print()
@@ -161,24 +161,3 @@ def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
         console.print(Text(f"  {name:<11}{value}"), soft_wrap=True)
     if state.ended in ("stopped", "failed") and state.checkpoint:
         console.print(Text(f"  go on with  potluck train --resume --experiment-name {state.run}"), soft_wrap=True)
-
-
-def _scores(scores: dict[str, float | None]) -> str:
-    parts = []
-    for name, value in scores.items():
-        words = name.replace("held_out_", "held-out ")
-        is_share = value is not None and name.endswith("accuracy")
-        parts.append(f"{words} {percent(value) if value is not None and is_share else _number(value)}")
-    return "".join(f", {part}" for part in parts)
-
-
-def _number(value: float | None) -> str:
-    return "not a number" if value is None else f"{value:.4f}"
-
-
-def _duration(seconds: float) -> str:
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

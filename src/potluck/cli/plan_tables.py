@@ -6,17 +6,17 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from potluck.cli.tables import percent
 from potluck.measuring.profile_store import StoredProfile
 from potluck.planning.explain import rate_text, seconds_text
 from potluck.planning.outlook import Outlook
 from potluck.report.account import CAUSES, Account
+from potluck.report.words import percent
 
 
 def show_profile(console: Console, profile: StoredProfile, global_batch: int, path: Path) -> None:
     """What was measured beside what the fit says, and the fit."""
     cost = profile.compute
-    table = _table("samples", "measured", "fitted", "samples/s")
+    table = plain_table("samples", "measured", "fitted", "samples/s")
     for size, seconds in profile.trial.items():
         table.add_row(str(size), seconds_text(seconds), seconds_text(cost.seconds(size)), f"{size / seconds:,.1f}")
     console.print(Text(f"{profile.machine}, {profile.device}: {profile.model}, precision {profile.precision}"))
@@ -36,7 +36,7 @@ def show_profile(console: Console, profile: StoredProfile, global_batch: int, pa
 def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
     """Shares, machines one by one, and the words."""
     plan, step = outlook.plan, outlook.plan.prediction
-    shares = _table("worker", "samples", "work", "waits", "link")
+    shares = plain_table("worker", "samples", "work", "waits", "link")
     for index, worker in enumerate(outlook.cluster.workers):
         link = outlook.cluster.links.get(worker.machine)
         is_benched = worker.machine in plan.benched
@@ -49,7 +49,7 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
         )
     console.print(shares)
     console.print()
-    added = _table("machines", "alone", "together", "of the sum")
+    added = plain_table("machines", "alone", "together", "of the sum")
     total = 0.0
     for count, row in enumerate(outlook.added):
         total += row.solo_samples_per_s
@@ -79,7 +79,7 @@ def show_account(console: Console, account: Account) -> None:
         )
         lines.append(f"predicted {account.predicted_samples_per_s:,.1f} samples/s, {off}")
     _lines(console, *lines)
-    table = _table("lost to", "machine", "seconds", "of all")
+    table = plain_table("lost to", "machine", "seconds", "of all")
     for loss in account.losses:
         is_known = account.efficiency is not None
         if abs(loss.part) >= 0.001 or not is_known:
@@ -90,7 +90,8 @@ def show_account(console: Console, account: Account) -> None:
     _lines(console, *(f"{machine} was benched: {why}" for machine, why in account.benched.items()))
 
 
-def _table(*headings: str) -> Table:
+def plain_table(*headings: str) -> Table:
+    """Columns without lines, the first to the left."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="left" if index == 0 else "right", no_wrap=True)

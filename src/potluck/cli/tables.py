@@ -5,6 +5,7 @@ import time
 from rich.table import Table
 
 from potluck.events.runs import RunRow
+from potluck.report.words import percent
 
 _WIDE = 110
 _STYLES = {
@@ -45,11 +46,6 @@ def runs_table(rows: list[RunRow], width: int) -> Table:
 
 def _workload(row: RunRow) -> tuple[str, str]:
     return str(row.settings.get("model", row.settings.get("script", ""))), str(row.settings.get("dataset", ""))
-
-
-def percent(fraction: float) -> str:
-    """0.934 as 93.4 %."""
-    return f"{100 * fraction:.1f} %"
 
 
 def ago(seconds: float) -> str:

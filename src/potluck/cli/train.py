@@ -13,6 +13,7 @@ RUN = "The run"
 TOGETHER = "Several workers"
 MACHINES = "Machines"
 PLACEMENT = ("solo", "not_here", "machines")
+_NOT_SETTINGS = ("config", "log_to", *PLACEMENT)
 
 
 def _option(*names: str, panel: str, help: str, **more: Any) -> Any:  # noqa: A002  typer's own word
@@ -142,6 +143,10 @@ def train(
     experiment_name: Annotated[
         str | None, _option("--experiment-name", panel=RUN, help="The run's folder under ./experiments.")
     ] = None,
+    log_to: Annotated[
+        str | None,
+        _option("--log-to", panel=RUN, help="Also tensorboard or mlflow; with several workers, on one of them."),
+    ] = None,
     resume: Annotated[
         bool | None,
         _option("--resume", panel=RUN, help="Go on with the run of that name (else the newest), with its settings."),
@@ -164,30 +169,37 @@ def train(
     ] = None,
 ) -> None:
     """Train a built-in model, on every machine that has joined. Ctrl-C stops after the step and saves."""
+    import sys
+
     from potluck.core.environment import read_environment, read_launch
     from potluck.core.settings import read_settings_file
 
-    beside = {"config", *PLACEMENT}
-    flags = {name: value for name, value in context.params.items() if value not in (None, []) and name not in beside}
+    given = {name: value for name, value in context.params.items() if value not in (None, [])}
+    flags = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
     layers = [{} if config is None else read_settings_file(config), flags]
     if not solo and read_launch().is_alone:
         from potluck.cli.placing import train_together
 
         code = train_together(layers, read_environment().home, not_here=not_here, machines=machines)
         if code is not None:
+            if log_to is not None:
+                print("--log-to has no effect on a run of several machines: see `potluck report`", file=sys.stderr)
             raise typer.Exit(code)
-    _train_here(layers)
+    _train_here(layers, log_to)
 
 
-def _train_here(layers: list[dict[str, Any]]) -> None:
+def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
     """In this process: alone, or as the worker that a launcher has started."""
     import logging
     import sys
 
     from potluck.cli.display import show_training
     from potluck.core.environment import read_environment, read_launch
-    from potluck.core.run_folder import free_run_name
+    from potluck.core.run_folder import RunFolder, free_run_name
     from potluck.core.settings import check_resumable, resolve
+    from potluck.events.state import RunState
+    from potluck.events.types import Record
+    from potluck.report.outlets import open_outlet
 
     # A download is the one thing that takes long before the display is up.
     logging.basicConfig(format="%(message)s")
@@ -214,4 +226,11 @@ def _train_here(layers: list[dict[str, Any]]) -> None:
 
             chosen = choose_device(settings.device, launch.local_rank)
             profile_if_new(settings, environment.home, environment.machine, chosen)
-        train(settings, runs_dir=environment.runs_dir, watch=display)
+        folder = RunFolder(environment.runs_dir / str(settings.experiment_name))
+        with open_outlet(log_to if launch.rank == 0 else None, folder) as outlet:
+
+            def watch(record: Record, state: RunState) -> None:
+                display(record, state)
+                outlet(record, state)
+
+            train(settings, runs_dir=environment.runs_dir, watch=watch)

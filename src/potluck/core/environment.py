@@ -125,6 +125,16 @@ def read_environment() -> Environment:
     )
 
 
+def read_dashboard_password() -> str | None:
+    """POTLUCK_DASHBOARD_PASSWORD: what visitors of the dashboard must know, if anything."""
+    return os.environ.get("POTLUCK_DASHBOARD_PASSWORD") or None
+
+
+def with_dashboard_password(password: str | None) -> dict[str, str]:
+    """This process's variables for the dashboard's server: a password there is seen by this user only."""
+    return {**os.environ, **({} if password is None else {"POTLUCK_DASHBOARD_PASSWORD": password})}
+
+
 _NETWORK_VARIABLES = re.compile(r"^(GLOO|NCCL|MASTER|CUDA_VISIBLE|TORCH_NCCL|TP)_[A-Z0-9_]*$|^(RANK|WORLD_SIZE)$")
 
 

@@ -12,6 +12,7 @@ PotluckError
 ├── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
 ├── ShippingError      a file that cannot be copied to the host as it is
 ├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
+├── ReportError        a report, a comparison or a page that cannot be made as asked
 ├── PlanError          a batch that cannot be split as asked
 └── MeasureError       something that cannot be measured, or a profile that cannot be read
 """
@@ -79,6 +80,10 @@ class ShippingError(PotluckError):
 
 class BundleError(PotluckError):
     """A script's folder cannot travel, or one that arrived is not trusted."""
+
+
+class ReportError(PotluckError):
+    """A report, a comparison or a page cannot be made as asked."""
 
 
 class PlanError(PotluckError):

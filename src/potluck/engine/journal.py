@@ -10,7 +10,8 @@ from potluck.core.atomic import write_text
 from potluck.events.log import EventLog, read_records
 from potluck.events.state import RunState, apply, replay
 from potluck.events.summary import summarise
-from potluck.events.types import AnyEvent, Notice, Record, RunEnded
+from potluck.events.types import AnyEvent, GpuUse, MachineUsed, Notice, Record, RunEnded, StepCommitted
+from potluck.machine.usage import Usage, UsageMeter
 
 Watcher: TypeAlias = Callable[[Record, RunState], None]
 
@@ -22,6 +23,7 @@ class Journal:
         self._log = log
         self._metrics_file = metrics_file
         self._watchers = watchers
+        self._meter = UsageMeter()
         self.state = replay(read_records(log.path))  # a resumed run goes on in the same file
 
     def emit(self, event: AnyEvent) -> None:
@@ -29,6 +31,8 @@ class Journal:
         self.state = apply(self.state, record)
         for watcher in self._watchers:
             watcher(record, self.state)
+        if isinstance(event, StepCommitted) and (usage := self._meter.look()) is not None:
+            self.emit(_as_event(usage))
 
     def say(self, text: str) -> None:
         """Tell the person at this machine one line, and keep it."""
@@ -48,3 +52,23 @@ class Journal:
 
     def close(self) -> None:
         self._log.close()
+
+
+def _as_event(usage: Usage) -> MachineUsed:
+    return MachineUsed(
+        cpu=usage.cpu,
+        memory_bytes=usage.memory_bytes,
+        memory_total_bytes=usage.memory_total_bytes,
+        sent_bytes_per_s=usage.sent_bytes_per_s,
+        received_bytes_per_s=usage.received_bytes_per_s,
+        gpus=[
+            GpuUse(
+                name=gpu.name,
+                busy=gpu.busy,
+                memory_bytes=gpu.memory_bytes,
+                memory_total_bytes=gpu.memory_total_bytes,
+                power_w=gpu.power_w,
+            )
+            for gpu in usage.gpus
+        ],
+    )

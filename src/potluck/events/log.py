@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(Record).decode
+_decoder = msgspec.json.Decoder(Record)
 _TAIL_BYTES = 1 << 16
 _LOCK_WAIT_S = 1.0
 
@@ -98,13 +98,16 @@ def read_last_records(path: Path, most_bytes: int) -> "list[Record]":
         content = file.read(most_bytes)
     if start:
         content = content[content.find(b"\n") + 1 :]
-    return parse_records(content[: content.rfind(b"\n") + 1], path)
+    return parse_lines(content[: content.rfind(b"\n") + 1], path)
 
 
-def parse_records(lines: bytes, path: Path) -> "list[Record]":
-    """The events in some whole lines of a file; a newer Potluck's are left out."""
-    found = (_read_line(line, path, number) for number, line in enumerate(lines.splitlines(keepends=True), start=1))
-    return [record for record in found if record is not None]
+def parse_lines(lines: bytes, path: Path, first_number: int = 1) -> list[Record]:
+    """The events in some whole lines of a file, the first of them its line `first_number`."""
+    try:
+        return _decoder.decode_lines(lines)
+    except msgspec.DecodeError:  # damage, or a kind of event from a newer Potluck
+        numbered = enumerate(lines.splitlines(keepends=True), start=first_number)
+        return [record for number, line in numbered if (record := _read_line(line, path, number)) is not None]
 
 
 def is_being_written(path: Path) -> bool:
@@ -121,7 +124,7 @@ def is_being_written(path: Path) -> bool:
 
 def _read_line(line: bytes, path: Path, number: int) -> Record | None:
     try:
-        return _decode(line)
+        return _decoder.decode(line)
     except msgspec.ValidationError as error:
         if _is_unknown_kind(line):
             return None  # a newer Potluck wrote it

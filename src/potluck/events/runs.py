@@ -39,6 +39,9 @@ def _row(folder: RunFolder) -> RunRow:
     if not states:
         return RunRow(folder, settings, RunState(run=folder.name), "interrupted")
     state = max(states, key=lambda state: state.updated_at)
-    if any(is_being_written(file) for file in files):
-        return RunRow(folder, settings, state, "running")
-    return RunRow(folder, settings, state, state.ended or "interrupted")
+    return RunRow(folder, settings, state, status_of(files, state))
+
+
+def status_of(files: list[Path], state: RunState) -> str:
+    """Whether a process of this machine trains the run, and what became of it if none does."""
+    return "running" if any(is_being_written(file) for file in files) else state.ended or "interrupted"

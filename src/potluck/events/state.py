@@ -97,12 +97,27 @@ def apply(state: RunState, record: Record) -> RunState:
     return replace(state, updated_at=record.time, **changes)
 
 
-def replay(records: "Iterable[Record]") -> RunState:
-    """The state after all of them."""
-    state = RunState()
+def replay(records: "Iterable[Record]", state: RunState | None = None) -> RunState:
+    """The state after all of them, from the beginning or from a state on."""
+    state = RunState() if state is None else state
     for record in records:
         state = apply(state, record)
     return state
+
+
+def after_steps(
+    state: RunState, last: StepCommitted, *, at: float, samples: int, seconds: float, skipped: int
+) -> RunState:
+    """The state after several steps in a row, by their sums: what `apply` gives for them one by one."""
+    return replace(
+        state,
+        updated_at=at,
+        step=last.step,
+        loss=last.loss,
+        samples_seen=state.samples_seen + samples,
+        training_s=state.training_s + seconds,
+        skipped_steps=state.skipped_steps + skipped,
+    )
 
 
 def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR0911, PLR0912  one return an event type

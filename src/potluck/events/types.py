@@ -53,7 +53,7 @@ class TrainingBegan(Event, frozen=True, tag="training_began"):
     last_step: int
 
 
-class StepTiming(msgspec.Struct, frozen=True, kw_only=True):
+class StepTiming(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """Where one worker's time went from one commit to the next; the parts add up to it."""
 
     data_wait_s: float = 0.0
@@ -77,7 +77,7 @@ class StepTiming(msgspec.Struct, frozen=True, kw_only=True):
         return self.data_wait_s + self.compute_s + self.commit_s + self.rest_s
 
 
-class StepCommitted(Event, frozen=True, tag="step_committed"):
+class StepCommitted(Event, frozen=True, tag="step_committed", gc=False):
     """One optimizer step is done: samples and loss are those of the whole global batch."""
 
     step: int
@@ -160,6 +160,27 @@ class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
     seconds: float
 
 
+class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
+    """One GPU at a moment; None where the driver does not say."""
+
+    name: str
+    busy: float | None = None  # of the time, 0 to 1
+    memory_bytes: int | None = None
+    memory_total_bytes: int | None = None
+    power_w: float | None = None
+
+
+class MachineUsed(Event, frozen=True, tag="machine_used"):
+    """How busy a worker's machine is, every few seconds: all of it, not only this run."""
+
+    cpu: float  # of all cores, 0 to 1, since the one before
+    memory_bytes: int
+    memory_total_bytes: int
+    sent_bytes_per_s: float
+    received_bytes_per_s: float
+    gpus: list[GpuUse] = []
+
+
 class Notice(Event, frozen=True, tag="notice"):
     """One line that a person should read."""
 
@@ -187,12 +208,13 @@ AnyEvent = (
     | MetricsLogged
     | Evaluated
     | CheckpointSaved
+    | MachineUsed
     | Notice
     | RunEnded
 )
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True):
+class Record(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One line of an event file."""
 
     sequence: int

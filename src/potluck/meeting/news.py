@@ -8,7 +8,7 @@ from pathlib import Path
 from potluck.core.atomic import write_text
 from potluck.core.errors import EventLogError
 from potluck.core.run_folder import RunFolder
-from potluck.events.log import parse_records, read_last_records, read_records
+from potluck.events.log import parse_lines, read_last_records, read_records
 from potluck.events.state import replay
 from potluck.events.summary import summarise
 from potluck.events.types import StepCommitted, TrainingBegan
@@ -58,7 +58,7 @@ def read_length(folder: Path) -> int:
         with file.open("rb") as lines:
             head = lines.read(_TAIL_BYTES)
         try:
-            records = parse_records(head[: head.rfind(b"\n") + 1], file)
+            records = parse_lines(head[: head.rfind(b"\n") + 1], file)
         except EventLogError:
             continue
         for record in records:

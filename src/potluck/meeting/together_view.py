@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, cast
 
-from potluck.events.log import parse_records
+from potluck.events.log import parse_lines
 from potluck.events.state import RunState, apply
 from potluck.events.types import (
     AnyEvent,
@@ -34,7 +34,7 @@ class TogetherView:
 
     def take(self, chunks: list[tuple[str, str]]) -> Iterator[tuple[Record, RunState]]:
         """What is new in some lines of several workers' files, in the order in which it happened."""
-        records = [record for file, lines in chunks for record in parse_records(lines.encode(), Path(file))]
+        records = [record for file, lines in chunks for record in parse_lines(lines.encode(), Path(file))]
         for record in sorted(records, key=lambda record: record.time):
             if self._is_new(record.event):
                 self.state = apply(self.state, record)

@@ -1,0 +1,25 @@
+"""potluck dashboard: runs in a browser."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def dashboard(
+    folder: Annotated[Path | None, typer.Argument(help="Where the runs are; ./experiments by default.")] = None,
+    address: Annotated[
+        str, typer.Option("--address", help="Where it listens; 0.0.0.0 lets other machines look, with a password.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=1, max=65535)] = 8501,
+) -> None:
+    """Show runs in a browser, while they train and after. Ctrl-C ends it."""
+    from potluck.core.environment import read_dashboard_password, read_environment
+    from potluck.dashboard.launching import plan_service, serve
+
+    served = plan_service(address, port, read_dashboard_password())
+    host = "localhost" if address in ("0.0.0.0", "::") else address  # noqa: S104  shown, not bound
+    print(f"the dashboard is at http://{host}:{port}", flush=True)
+    if served.password is not None:
+        print(f"password: {served.password}", flush=True)
+    serve(served, folder or read_environment().runs_dir)

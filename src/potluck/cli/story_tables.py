@@ -1,0 +1,74 @@
+"""The story of a run and runs side by side, for people."""
+
+from rich.console import Console
+from rich.text import Text
+
+from potluck.cli.plan_tables import plain_table, show_account
+from potluck.report.compare import Comparison, table
+from potluck.report.story import Story
+from potluck.report.words import duration, percent
+
+_MOST_PLANS = 5
+_BAR = 40
+_IN_ACCOUNT = ("efficiency", "predicted")
+
+
+def show_story(console: Console, story: Story) -> None:
+    """Sections, the most important first."""
+    console.print(Text(f"{story.name}: {story.status}", style="bold"))
+    for name, text in {**story.what, **story.result}.items():
+        if name in _IN_ACCOUNT and story.account is not None:
+            continue
+        console.print(Text(f"  {name:<11}{text}"), soft_wrap=True)
+    if story.message:
+        console.print(Text(f"  {story.message}"), soft_wrap=True)
+    _section(console, "machines")
+    machines = plain_table("machine", "device", "samples", "part", "alone", "steps away")
+    for row in story.machines:
+        alone = "" if row.solo_samples_per_s is None else f"{row.solo_samples_per_s:,.1f} samples/s"
+        machines.add_row(row.machine, row.device, f"{row.samples:,}", percent(row.part), alone, str(row.steps_away))
+    console.print(machines)
+    if story.account is not None:
+        _section(console, "where the time went")
+        show_account(console, story.account)
+    if story.faults:
+        _section(console, "faults and recoveries")
+        for line in story.faults:
+            console.print(Text(f"{duration(line.time - story.began_at):>12}  {line.machine}: {line.text}"))
+        console.print(Text(f"machines coming and going cost those who stayed {duration(story.fault_s)}"))
+    if story.plans:
+        _section(console, f"plans: {len(story.plans) - 1} changes after the first")
+        for plan in story.plans[-_MOST_PLANS:]:
+            text = f"{duration(plan.after_s):>12}  from step {plan.step}: {plan.shares}  ({plan.reason})"
+            console.print(Text(text), soft_wrap=True)
+    if story.repeat:
+        _section(console, "repeat it")
+        for command in story.repeat:
+            console.print(Text(f"  {command}"), soft_wrap=True)
+
+
+def _section(console: Console, title: str) -> None:
+    console.print()
+    console.print(Text(title, style="bold"))
+
+
+def show_comparison(console: Console, comparison: Comparison) -> None:
+    """A table, bars of throughput, and the settings that differ."""
+    headings, lines = table(comparison)
+    figures = plain_table(*(line[0] for line in [headings, *lines]))
+    for heading, *values in list(zip(headings, *lines, strict=True))[1:]:
+        figures.add_row(heading, *values)
+    console.print(figures)
+    fastest = comparison.fastest
+    if fastest is not None:
+        _section(console, "samples/s")
+        longest = max(len(run.run) for run in comparison.runs)
+        for run in comparison.runs:
+            bar = "#" * round(_BAR * run.samples_per_s / fastest.samples_per_s)
+            console.print(Text(f"{run.run:<{longest}}  {bar:<{_BAR}} {run.samples_per_s:,.1f}"), soft_wrap=True)
+    if comparison.differing:
+        _section(console, "settings that differ")
+        settings = plain_table("setting", *(run.run for run in comparison.runs))
+        for key, chosen in comparison.differing.items():
+            settings.add_row(key, *chosen)
+        console.print(settings)

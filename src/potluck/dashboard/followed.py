@@ -1,0 +1,48 @@
+"""Views of runs that all visitors share: each is read once, and then only what is new."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+
+import streamlit as st
+
+from potluck.core.errors import PotluckError
+from potluck.core.run_folder import RunFolder, run_folders
+from potluck.report.view import RunView
+
+_MOST_VIEWS = 64
+
+
+@dataclass(slots=True)
+class Followed:
+    """A run's view, and what is wrong with it if it cannot be read."""
+
+    view: RunView
+    error: PotluckError | None = None
+    lock: Lock = field(default_factory=Lock)
+
+
+def follow(folder: RunFolder) -> Followed:
+    """The run as it stands now."""
+    followed: Followed = _followed(str(folder.path), folder.path.stat().st_ino)
+    with followed.lock:
+        if followed.error is None:
+            try:
+                followed.view.refresh()
+            except PotluckError as error:
+                followed.error = error
+    return followed
+
+
+def names_of_runs(runs_dir: Path) -> list[str]:
+    """The most recently changed first."""
+
+    def changed(folder: RunFolder) -> float:
+        return max((file.stat().st_mtime for file in folder.event_files()), default=0.0)
+
+    return [folder.name for folder in sorted(run_folders(runs_dir), key=changed, reverse=True)]
+
+
+@st.cache_resource(max_entries=_MOST_VIEWS, show_spinner="Reading the run")
+def _followed(path: str, inode: int) -> Followed:  # noqa: ARG001  a folder that was made anew is another run
+    return Followed(RunView(RunFolder(Path(path))))

@@ -1,0 +1,150 @@
+"""One run, while it trains or after."""
+
+from pathlib import Path
+
+import streamlit as st
+
+from potluck.core.run_folder import RunFolder
+from potluck.dashboard.followed import follow, names_of_runs
+from potluck.dashboard.room import roomy
+from potluck.report import plots, rows
+from potluck.report.view import RunView
+from potluck.report.words import duration, percent
+
+_EVERY_S = 1.0
+_RECENT_S = 5.0
+_MOST_LINES = 40
+
+
+def show(runs_dir: Path) -> None:
+    """Choose a run, and show it; one that trains is refreshed every second."""
+    names = names_of_runs(runs_dir)
+    if not names:
+        st.title("Run")
+        st.info(f"There are no runs in {runs_dir.absolute()}. Start one with: potluck train")
+        return
+    asked = st.query_params.get("run")
+    name = st.sidebar.selectbox("Run", names, index=names.index(asked) if asked in names else 0)
+    st.query_params["run"] = name
+    followed = follow(RunFolder(runs_dir / name))
+    is_live = followed.error is None and followed.view.status == "running"
+    st.fragment(_body, run_every=_EVERY_S if is_live else None)(runs_dir, name)
+
+
+def _body(runs_dir: Path, name: str) -> None:
+    followed = follow(RunFolder(runs_dir / name))
+    view = followed.view
+    if followed.error is not None:
+        st.title(name)
+        st.error(f"{followed.error.args[0]}\n\nFix: {followed.error.fix}")
+        return
+    with followed.lock:
+        with st.container():
+            _head(view, name)
+        if not view.state.step:
+            st.info("No step is committed yet.")
+            _happenings(view)
+            return
+        _charts(view)
+        _usage(view)
+        _plans(view)
+        _happenings(view)
+
+
+def _head(view: RunView, name: str) -> None:
+    state, account = view.state, view.account()
+    st.title(name)
+    since = duration(view.updated_at - view.began_at) if view.began_at else "no time"
+    st.caption(f"{view.status}, {since}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
+    with st.container():  # lines that come and go must not move what stands below them to other places
+        _warnings(view, {} if account is None else account.benched)
+    accuracy = state.scores.get("held_out_accuracy")
+    figures = {
+        f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
+        "samples/s": f"{view.recent_samples_per_s(_RECENT_S):,.0f}" if view.status == "running" else _mean(view),
+        "efficiency": "" if account is None or account.efficiency is None else percent(account.efficiency),
+        "loss": "" if state.loss is None else f"{state.loss:.4f}",
+        "accuracy": "" if accuracy is None else percent(accuracy),
+        "lost to faults": duration(view.regroup_s),
+    }
+    for column, (label, text) in zip(st.columns(len(figures)), figures.items(), strict=True):
+        column.metric(label, text or "-")
+
+
+def _warnings(view: RunView, benched: dict[str, str]) -> None:
+    if view.status == "interrupted":
+        st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(view))
+    elif view.status == "failed":
+        st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(view)}")
+    elif view.status == "running" and view.away():
+        st.warning(f"Away: {', '.join(view.away())}. The others go on.")
+    for machine, why in benched.items():
+        st.info(f"{machine} is benched: {why}")
+
+
+def _charts(view: RunView) -> None:
+    left, right = st.columns(2)
+    _chart(left, "Throughput", rows.throughput_rows(view), plots.throughput)
+    _chart(right, "Shares", rows.share_rows(view), lambda data: plots.shares(data, rows.machine_labels(view)))
+    left, right = st.columns(2)
+    _chart(left, "A mean step, by cause", rows.step_rows(view), plots.step_parts, legend_lines=6)
+    _chart(right, "Machines coming and going", rows.presence_rows(view), plots.presence, legend_lines=2)
+    left, right = st.columns(2)
+    _chart(left, "Training loss", rows.loss_rows(view), plots.loss)
+    _chart(right, "Evaluations", rows.score_rows(view), plots.scores)
+
+
+def _usage(view: RunView) -> None:
+    data = rows.usage_rows(view)
+    if not data:
+        return
+    st.markdown("##### Use of the machines")
+    for index, what in enumerate(dict.fromkeys(row["what"] for row in data)):
+        if index % 2 == 0:
+            columns = st.columns(2)
+        columns[index % 2].altair_chart(roomy(plots.usage(data, what, view.machines)), width="stretch")
+
+
+def _plans(view: RunView) -> None:
+    if not view.plans:
+        return
+    with st.expander(f"Plans: {len(view.plans) - 1} changes after the first"):
+        lines = [
+            {
+                "after": duration(at - view.began_at),
+                "from step": plan.step,
+                "shares": ", ".join(f"{plan.machines.get(name, name)} {n}" for name, n in plan.shares.items()),
+                "predicted samples/s": round(plan.samples_per_s, 1),
+                "why": plan.reason,
+            }
+            for at, plan in view.plans[-_MOST_LINES:]
+        ]
+        st.dataframe(lines, hide_index=True, width="stretch")
+
+
+def _happenings(view: RunView) -> None:
+    lines = [line for line in view.happenings() if line.kind != "plan"][-_MOST_LINES:]
+    if not lines:
+        return
+    st.markdown("##### What happened")
+    began = view.began_at
+    table = [{"after": duration(x.time - began), "machine": x.machine, "what": x.text} for x in reversed(lines)]
+    st.dataframe(table, hide_index=True, width="stretch")
+
+
+def _chart(
+    place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, draw: "plots.Draw", legend_lines: int = 0
+) -> None:
+    if data:
+        place.markdown(f"##### {title}")
+        place.altair_chart(roomy(draw(data), legend_lines), width="stretch")
+
+
+def _mean(view: RunView) -> str:
+    return f"{view.samples_per_s:,.0f}"
+
+
+def _resume(view: RunView) -> str:
+    if "script" in view.settings:
+        return f"python {view.settings['script']}, with resume=True in potluck.start"
+    return f"potluck train --resume --experiment-name {view.folder.name}"

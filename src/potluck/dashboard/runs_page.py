@@ -1,0 +1,63 @@
+"""The list of runs."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import streamlit as st
+
+from potluck.core.run_folder import RunFolder
+from potluck.dashboard.followed import Followed, follow, names_of_runs
+from potluck.doctor.quick import quick_failures
+from potluck.report.words import percent
+
+_EVERY_S = 5.0
+_DOCTOR_EVERY_S = 300.0
+_MOST_RUNS = 50
+
+
+def show(runs_dir: Path) -> None:
+    """All runs in a table that keeps itself fresh."""
+    st.title("Runs")
+    for line in _doctor_says():
+        st.warning(f"The doctor says of this machine: {line}")
+    _table(runs_dir)
+
+
+@st.cache_data(ttl=_DOCTOR_EVERY_S, show_spinner=False)
+def _doctor_says() -> list[str]:
+    return quick_failures()
+
+
+@st.fragment(run_every=_EVERY_S)
+def _table(runs_dir: Path) -> None:
+    names = names_of_runs(runs_dir)
+    if not names:
+        st.info(f"There are no runs in {runs_dir.absolute()}. Start one with: potluck train")
+        return
+    found = {name: follow(RunFolder(runs_dir / name)) for name in names[:_MOST_RUNS]}
+    st.dataframe([_row(name, followed) for name, followed in found.items()], hide_index=True, width="stretch")
+    if len(names) > _MOST_RUNS:
+        st.caption(f"The {_MOST_RUNS} that changed last, of {len(names)}.")
+    for name, followed in found.items():
+        if followed.error is not None:
+            st.error(f"{name}: {followed.error.args[0]}\n\nFix: {followed.error.fix}")
+
+
+def _row(name: str, followed: Followed) -> dict[str, Any]:
+    if followed.error is not None:
+        return {"run": name, "state": "damaged"}
+    view = followed.view
+    state = view.state
+    accuracy = state.scores.get("held_out_accuracy")
+    return {
+        "run": name,
+        "state": view.status,
+        "step": f"{state.step} of {state.last_step}" if state.last_step else str(state.step),
+        "samples/s": round(view.samples_per_s, 1),
+        "loss": state.loss,
+        "accuracy": "" if accuracy is None else percent(accuracy),
+        "machines": len(view.machines),
+        "model": str(view.settings.get("model", Path(str(view.settings.get("script", ""))).name)),
+        "updated": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(view.updated_at)) if view.updated_at else "",
+    }

@@ -1,0 +1,113 @@
+"""How busy this machine is, measured from one look to the next."""
+
+import time
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuUsage:
+    """One GPU; None where its driver does not say."""
+
+    name: str
+    busy: float | None
+    memory_bytes: int | None
+    memory_total_bytes: int | None
+    power_w: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """One look. CPU and network are means since the look before."""
+
+    cpu: float
+    memory_bytes: int
+    memory_total_bytes: int
+    sent_bytes_per_s: float
+    received_bytes_per_s: float
+    gpus: tuple[GpuUsage, ...]
+
+
+class UsageMeter:
+    """Looks every few seconds, when asked at least that often. A look takes about a millisecond."""
+
+    def __init__(self, every_s: float = 5.0) -> None:
+        self._every_s = every_s
+        self._at = time.monotonic()
+        self._sent, self._received = _network_bytes()
+        self._has_gpus: bool | None = None
+        _cpu_busy()  # the first answer has nothing to compare with
+
+    def look(self) -> Usage | None:
+        """What there is to see; None if it is too soon."""
+        import psutil  # noqa: PLC0415
+
+        now = time.monotonic()
+        seconds = now - self._at
+        if seconds < self._every_s:
+            return None
+        sent, received = _network_bytes()
+        memory = psutil.virtual_memory()
+        usage = Usage(
+            cpu=_cpu_busy(),
+            memory_bytes=int(memory.total - memory.available),
+            memory_total_bytes=int(memory.total),
+            sent_bytes_per_s=max(0, sent - self._sent) / seconds,
+            received_bytes_per_s=max(0, received - self._received) / seconds,
+            gpus=self._gpus(),
+        )
+        self._at, self._sent, self._received = now, sent, received
+        return usage
+
+    def _gpus(self) -> tuple[GpuUsage, ...]:
+        import pynvml  # noqa: PLC0415
+
+        if self._has_gpus is None:
+            try:
+                pynvml.nvmlInit()
+                self._has_gpus = True
+            except pynvml.NVMLError:
+                self._has_gpus = False
+        if not self._has_gpus:
+            return ()
+        try:
+            return tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
+        except pynvml.NVMLError:  # a driver that was updated under a running process answers no more
+            self._has_gpus = False
+            return ()
+
+
+def _gpu(index: int) -> GpuUsage:
+    import pynvml  # noqa: PLC0415
+
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    name = pynvml.nvmlDeviceGetName(handle)
+    memory = pynvml.nvmlDeviceGetMemoryInfo(handle)
+    try:
+        busy: float | None = pynvml.nvmlDeviceGetUtilizationRates(handle).gpu / 100
+    except pynvml.NVMLError:
+        busy = None
+    try:
+        power_w: float | None = pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
+    except pynvml.NVMLError:  # laptops' GPUs often do not tell
+        power_w = None
+    return GpuUsage(
+        name=name.decode() if isinstance(name, bytes) else str(name),
+        busy=busy,
+        memory_bytes=int(memory.used),
+        memory_total_bytes=int(memory.total),
+        power_w=power_w,
+    )
+
+
+def _cpu_busy() -> float:
+    import psutil  # noqa: PLC0415
+
+    return float(psutil.cpu_percent(interval=None)) / 100
+
+
+def _network_bytes() -> tuple[int, int]:
+    """Sent and received over all interfaces but loopback."""
+    import psutil  # noqa: PLC0415
+
+    counters = [counter for name, counter in psutil.net_io_counters(pernic=True).items() if not name.startswith("lo")]
+    return sum(counter.bytes_sent for counter in counters), sum(counter.bytes_recv for counter in counters)

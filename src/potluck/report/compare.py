@@ -1,0 +1,154 @@
+"""Runs side by side: time to a loss or an accuracy, throughput, efficiency, cost of faults, settings that differ."""
+
+import csv
+from collections.abc import Sequence
+from dataclasses import dataclass
+from io import StringIO
+from typing import Any
+
+from potluck.report.rows import Rows, loss_rows, throughput_rows
+from potluck.report.view import RunView
+from potluck.report.words import duration, number, percent
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFigures:
+    """One run in figures; None where it does not have one."""
+
+    run: str
+    status: str
+    machines: int
+    steps: int
+    seconds: float
+    """From the first event to the last."""
+    samples_per_s: float
+    efficiency: float | None
+    """Against what this run's own plans took for the sum of solo speeds: it says less between runs than within one."""
+    loss: float | None
+    accuracy: float | None
+    time_to_loss_s: float | None
+    time_to_accuracy_s: float | None
+    fault_s: float
+    plan_changes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """All runs, and what they are held against."""
+
+    runs: tuple[RunFigures, ...]
+    target_loss: float | None
+    target_accuracy: float | None
+    differing: dict[str, tuple[str, ...]]
+    """Settings that are not the same everywhere, with a value a run."""
+
+    @property
+    def fastest(self) -> RunFigures | None:
+        """By throughput."""
+        return max((run for run in self.runs if run.samples_per_s), key=lambda run: run.samples_per_s, default=None)
+
+
+def compare(
+    views: Sequence[RunView], *, target_loss: float | None = None, target_accuracy: float | None = None
+) -> Comparison:
+    """Figures of all runs. Without a target it is the worst last value, which all runs have reached."""
+    losses = [loss_rows(view) for view in views]
+    if target_loss is None:
+        last = [rows[-1]["loss"] for rows in losses if rows]
+        target_loss = max(last) if last else None
+    if target_accuracy is None:
+        best = [found[-1][1] for view in views if (found := _accuracies(view))]
+        target_accuracy = min(best) if best else None
+    figures = [_figures(view, rows, target_loss, target_accuracy) for view, rows in zip(views, losses, strict=True)]
+    return Comparison(
+        runs=tuple(figures),
+        target_loss=target_loss,
+        target_accuracy=target_accuracy,
+        differing=_differing([_settings(view) for view in views]),
+    )
+
+
+def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
+    """Headings and a line a run, in words."""
+    to_loss = "" if comparison.target_loss is None else f"to loss {comparison.target_loss:.4g}"
+    to_accuracy = "" if comparison.target_accuracy is None else f"to {percent(comparison.target_accuracy)}"
+    headings = ["run", "state", "machines", "samples/s", "of its own estimate", "loss"]
+    headings += ["accuracy", to_accuracy] if to_accuracy else []
+    headings += [to_loss] if to_loss else []
+    headings += ["faults", "plan changes"]
+    lines = []
+    for run in comparison.runs:
+        line = [run.run, run.status, str(run.machines), f"{run.samples_per_s:,.1f}", _or_blank(run.efficiency, percent)]
+        line.append(_or_blank(run.loss, number))
+        if to_accuracy:
+            line += [_or_blank(run.accuracy, percent), _or_blank(run.time_to_accuracy_s, duration, "never")]
+        line += [_or_blank(run.time_to_loss_s, duration, "never")] if to_loss else []
+        lines.append([*line, duration(run.fault_s), str(run.plan_changes)])
+    return headings, lines
+
+
+def to_csv(comparison: Comparison) -> str:
+    """A line a run, with every figure and every setting that differs."""
+    text = StringIO()
+    keys = list(RunFigures.__dataclass_fields__)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*keys, *comparison.differing])
+    for index, run in enumerate(comparison.runs):
+        settings = [values[index] for values in comparison.differing.values()]
+        writer.writerow([*(getattr(run, key) for key in keys), *settings])
+    return text.getvalue()
+
+
+def curves(views: Sequence[RunView]) -> tuple[Rows, Rows]:
+    """Throughput and loss of every run over time."""
+    speeds = [
+        {**row, "run": view.folder.name} for view in views for row in throughput_rows(view) if row["line"] == "achieved"
+    ]
+    losses = [{**row, "run": view.folder.name} for view in views for row in loss_rows(view)]
+    return speeds, losses
+
+
+def _figures(view: RunView, losses: Rows, target_loss: float | None, target_accuracy: float | None) -> RunFigures:
+    account, state = view.account(), view.state
+    accuracies = _accuracies(view)
+    reached = [row["t"] for row in losses if target_loss is not None and row["loss"] <= target_loss]
+    good = [at for at, value in accuracies if target_accuracy is not None and value >= target_accuracy]
+    return RunFigures(
+        run=view.folder.name,
+        status=view.status,
+        machines=len(view.machines),
+        steps=state.step,
+        seconds=max(0.0, view.updated_at - view.began_at),
+        samples_per_s=view.samples_per_s,
+        efficiency=None if account is None else account.efficiency,
+        loss=losses[-1]["loss"] if losses else None,
+        accuracy=accuracies[-1][1] if accuracies else None,
+        time_to_loss_s=min(reached, default=None),
+        time_to_accuracy_s=min(good, default=None),
+        fault_s=view.regroup_s,
+        plan_changes=max(0, len(view.plans) - 1),
+    )
+
+
+def _accuracies(view: RunView) -> list[tuple[float, float]]:
+    """Times and values of the evaluations that have an accuracy."""
+    return [
+        (at - view.began_at, value)
+        for _, (at, event) in sorted(view.scores.items())
+        if (value := event.values.get("accuracy")) is not None
+    ]
+
+
+def _settings(view: RunView) -> dict[str, Any]:
+    """What run.yaml records, and the policy, which the plans tell."""
+    return {**view.settings, **({"policy": view.plans[-1][1].policy} if view.plans else {})}
+
+
+def _differing(settings: "Sequence[dict[str, Any]]") -> dict[str, tuple[str, ...]]:
+    keys = dict.fromkeys(key for values in settings for key in values)
+    rows = {key: tuple(str(values.get(key, "")) for values in settings) for key in keys}
+    return {key: values for key, values in rows.items() if len(set(values)) > 1}
+
+
+def _or_blank(value: float | None, words: "Any", blank: str = "") -> str:
+    return blank if value is None else str(words(value))

@@ -1,0 +1,178 @@
+"""Step timings of all workers, joined step by step and summed up: exact, in memory that does not grow with the run.
+
+Steps are kept in blocks until every one of a block is whole, that is until the parts of its workers add up to the
+global batch. Then the block becomes sums. A block that stays incomplete, because somebody's file is missing, is summed
+up without its incomplete steps when the run is far past it.
+"""
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+
+from potluck.events.types import PlanChanged, StepCommitted, StepTiming
+
+Floats = npt.NDArray[np.float64]
+
+BLOCK_STEPS: Final = 512
+MOST_PENDING: Final = 16
+PARTS: Final = ("data_wait", "compute", "exchange_wait", "commit", "rest", "retry")
+_COLUMNS: Final = ("samples", "own_samples", "seconds", *PARTS)
+_SAMPLES, _OWN, _SECONDS, _FIRST_PART = range(4)
+_DATA_WAIT, _COMPUTE, _EXCHANGE_WAIT, _COMMIT, _REST, _RETRY = range(_FIRST_PART, len(_COLUMNS))
+_UNTIMED = StepTiming(compute_s=float("nan"))
+
+
+def step_columns(steps: Sequence[StepCommitted]) -> Floats:
+    """One row a quantity, one column a step; the parts of a step without timing are not numbers."""
+    timings = [step.timing or _UNTIMED for step in steps]
+    return np.array(
+        [
+            [step.samples for step in steps],
+            [step.own_samples for step in steps],
+            [step.seconds for step in steps],
+            [timing.data_wait_s for timing in timings],
+            [timing.compute_s for timing in timings],
+            [timing.exchange_wait_s for timing in timings],
+            [timing.commit_s for timing in timings],
+            [timing.rest_s for timing in timings],
+            [timing.retry_s for timing in timings],
+        ],
+        dtype=np.float64,
+    )
+
+
+class Sums:
+    """What whole steps add up to."""
+
+    def __init__(self) -> None:
+        self.num_steps = 0
+        self.wall_s = self.accounted_s = self.samples = self.predicted_s = self.doubt_s = 0.0
+        self.is_predicted = True
+        self.slowest_link = ""
+        self.num_worker_steps: dict[str, int] = defaultdict(int)
+        self.could: dict[str, float] = defaultdict(float)
+        """Samples by worker, had it worked alone all the time."""
+        self.spent_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        """By worker and cause; the causes add up to the worker's time."""
+        self.pace_s: dict[str, float] = defaultdict(float)
+        self.lost: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
+        """Samples, by worker and cause."""
+
+    def add(self, names: Sequence[str], steps: Floats, plan: PlanChanged | None) -> None:
+        """Whole steps under one plan; `steps` is workers x quantities x steps, zeros where a worker took no part."""
+        own = steps[:, _OWN]
+        is_in = own > 0
+        num_workers = is_in.sum(axis=0)
+        steps_s = steps[:, _FIRST_PART:].sum(axis=1)
+        # All leave an exchange together: who waited least for it waited for the wire only.
+        wire_s = np.where(is_in, steps[:, _EXCHANGE_WAIT], np.inf).min(axis=0)
+        count = steps.shape[2]
+        self.num_steps += count
+        self.wall_s += float((steps[:, _SECONDS].sum(axis=0) / num_workers).sum())
+        self.accounted_s += float((steps_s.sum(axis=0) / num_workers).sum())
+        self.samples += float(steps[:, _SAMPLES].max(axis=0).sum())
+        if plan is None:
+            self.is_predicted = False
+        else:
+            self.predicted_s += count * plan.step_s
+            self.doubt_s += count * plan.step_s * plan.error
+            self.slowest_link = plan.slowest_link or self.slowest_link
+        causes = {
+            "straggler_wait": np.where(is_in, steps[:, _EXCHANGE_WAIT] - wire_s, 0.0).sum(axis=1),
+            "exposed_exchange": np.where(is_in, wire_s, 0.0).sum(axis=1),
+            "data_wait": steps[:, _DATA_WAIT].sum(axis=1),
+            "commit": steps[:, _COMMIT].sum(axis=1),
+            "rest": steps[:, _REST].sum(axis=1),
+            "retry": steps[:, _RETRY].sum(axis=1),
+        }
+        work_s, work, total_s = steps[:, _COMPUTE].sum(axis=1), own.sum(axis=1), steps_s.sum(axis=1)
+        for index, name in enumerate(names):
+            if not (num_in := int(is_in[index].sum())):
+                continue
+            solo = 0.0 if plan is None else plan.solo_samples_per_s.get(name, 0.0)
+            self.num_worker_steps[name] += num_in
+            self.could[name] += solo * float(total_s[index])
+            self.spent_s[name]["compute"] += float(work_s[index])
+            for cause, seconds in causes.items():
+                self.spent_s[name][cause] += float(seconds[index])
+                self.lost[name][cause] += float(seconds[index]) * solo
+            self.lost[name]["pace"] += float(work_s[index]) * solo - float(work[index])
+            self.pace_s[name] += float(work_s[index] - work[index] / solo) if solo else 0.0
+
+
+class Ledger:
+    """Steps as they come, worker by worker, and the sums of those that are whole."""
+
+    def __init__(self, *, first_step: int = 1, most_pending: int | None = MOST_PENDING) -> None:
+        self.plans: dict[int, PlanChanged] = {}
+        """By the first step that each is for."""
+        self._first_step = first_step
+        self._most_pending = most_pending
+        self._pending: dict[int, dict[str, Floats]] = {}
+        self._folded_before = 0
+        self._sums = Sums()
+
+    def add(self, worker: str, numbers: npt.NDArray[np.int64], columns: Floats) -> None:
+        """Steps of one worker, with their numbers; a step that comes again counts as it was done last."""
+        blocks = numbers // BLOCK_STEPS
+        for block in np.unique(blocks).tolist():
+            if block < self._folded_before and block not in self._pending:
+                continue
+            mine = blocks == block
+            rows = self._pending.setdefault(block, {})
+            if worker not in rows:
+                rows[worker] = np.zeros((len(_COLUMNS), BLOCK_STEPS))
+            rows[worker][:, numbers[mine] - block * BLOCK_STEPS] = columns[:, mine]
+
+    def fold(self) -> None:
+        """Turn blocks that are whole, and those far behind, into sums."""
+        if self._most_pending is None or not self._pending:
+            return
+        newest = max(self._pending)
+        for block in sorted(self._pending):
+            whole = self._whole(block)
+            begins = max(self._first_step - block * BLOCK_STEPS, 1 if block == 0 else 0)
+            if whole[begins:].all() or block < newest - self._most_pending:
+                self._sum_up(block, self._sums)
+                del self._pending[block]
+                self._folded_before = max(self._folded_before, block + 1)
+
+    def sums(self) -> Sums:
+        """Of all whole steps so far."""
+        sums = deepcopy(self._sums)
+        for block in sorted(self._pending):
+            self._sum_up(block, sums)
+        return sums
+
+    def _whole(self, block: int) -> npt.NDArray[np.bool_]:
+        rows = np.stack(list(self._pending[block].values()))
+        own = rows[:, _OWN]
+        parts = own.sum(axis=0)
+        samples = np.where(own > 0, rows[:, _SAMPLES], 0.0).max(axis=0)
+        is_timed = ~np.isnan(np.where(own > 0, rows[:, _COMPUTE], 0.0)).any(axis=0)
+        is_wanted = np.arange(BLOCK_STEPS) + block * BLOCK_STEPS >= self._first_step
+        return np.asarray((parts > 0) & (parts == samples) & is_timed & is_wanted)
+
+    def _sum_up(self, block: int, sums: Sums) -> None:
+        whole = self._whole(block)
+        names = list(self._pending[block])
+        rows = np.stack([self._pending[block][name] for name in names])
+        rows = np.where(rows[:, _OWN : _OWN + 1] > 0, rows, 0.0)  # who took no samples does not count
+        for begin, end, plan in _segments(self.plans, block * BLOCK_STEPS, (block + 1) * BLOCK_STEPS):
+            part = slice(begin - block * BLOCK_STEPS, end - block * BLOCK_STEPS)
+            steps = rows[:, :, part][:, :, whole[part]]
+            # Steps before the first plan have nothing to be held against; they count where there is no plan at all.
+            if steps.shape[2] and (plan is not None or not self.plans):
+                sums.add(names, steps, plan)
+
+
+def _segments(plans: Mapping[int, PlanChanged], begin: int, end: int) -> list[tuple[int, int, PlanChanged | None]]:
+    """Stretches of steps with the newest plan of those made for them or for earlier ones."""
+    before = [first for first in plans if first <= begin]
+    starts = [begin, *sorted(first for first in plans if begin < first < end), end]
+    in_force = [plans[max(before)] if before else None, *(plans[first] for first in starts[1:-1])]
+    return list(zip(starts[:-1], starts[1:], in_force, strict=True))

@@ -1,0 +1,137 @@
+"""Where people already look: a run's numbers into TensorBoard's files or an MLflow run, while it trains."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import yaml
+
+from potluck.core.atomic import write_text
+from potluck.core.errors import ReportError, did_you_mean
+from potluck.core.run_folder import RunFolder
+from potluck.events.state import RunState
+from potluck.events.types import Record
+from potluck.report.scalars import scalars
+
+Outlet: TypeAlias = Callable[[Record, RunState], None]
+_BATCH_S = 2.0
+_MLFLOW_STATES = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
+_MOST_IN_BATCH = 500  # MLflow takes at most 1000 at once
+
+
+@contextmanager
+def open_outlet(kind: str | None, folder: RunFolder) -> Iterator[Outlet]:
+    """Something that takes every event of one worker; without a kind it does nothing."""
+    if kind is None:
+        yield lambda _record, _state: None
+        return
+    if kind not in OUTLETS:
+        raise ReportError(f"Potluck cannot log to {kind!r}", fix=did_you_mean(kind, OUTLETS))
+    try:
+        outlet = OUTLETS[kind](folder)
+    except ImportError as error:
+        raise ReportError(f"{kind} is not installed ({error.name} is missing)", fix=f"pip install {kind}") from None
+    try:
+        yield outlet.take
+    finally:
+        outlet.close()
+
+
+class _TensorBoard:
+    """Event files in <run>/logs/tensorboard; a resumed run adds a file, and TensorBoard joins them."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
+
+        self._folder = folder.path / "logs" / "tensorboard"
+        self._make_writer = EventFileWriter
+        self._writer: Any = None
+
+    def take(self, record: Record, state: RunState) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
+        from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
+
+        if self._writer is None:  # the run's folder is there now
+            self._writer = self._make_writer(str(self._folder))
+        step, values = scalars(record, state)
+        if values:
+            summary = Summary(value=[Summary.Value(tag=tag, simple_value=value) for tag, value in values.items()])
+            self._writer.add_event(Event(wall_time=record.time, step=step, summary=summary))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+class _MLflow:
+    """One MLflow run for the whole run, wherever MLFLOW_TRACKING_URI says; resuming goes on with it."""
+
+    def __init__(self, folder: RunFolder) -> None:
+        import mlflow  # noqa: PLC0415
+
+        self._client = mlflow.MlflowClient()
+        self._folder = folder
+        self._id_file: Path = folder.path / "logs" / "mlflow_run_id"
+        self._waiting: list[Any] = []
+        self._sent_at = time.monotonic()
+        self._last_batch: Any = None
+        self._ended = ""
+        self._id = ""
+        try:
+            experiment = self._client.get_experiment_by_name("potluck")
+            self._experiment_id = experiment.experiment_id if experiment else self._client.create_experiment("potluck")
+        except mlflow.exceptions.MlflowException as error:
+            raise ReportError(
+                f"MLflow at {mlflow.get_tracking_uri()} does not answer: {error}",
+                fix="check MLFLOW_TRACKING_URI, or leave --log-to mlflow out",
+            ) from None
+
+    def take(self, record: Record, state: RunState) -> None:
+        import mlflow  # noqa: PLC0415
+
+        if not self._id:
+            self._begin()
+        self._ended = state.ended
+        step, values = scalars(record, state)
+        at_ms = round(1000 * record.time)
+        self._waiting += [mlflow.entities.Metric(name, value, at_ms, step) for name, value in values.items()]
+        if len(self._waiting) >= _MOST_IN_BATCH or time.monotonic() - self._sent_at > _BATCH_S:
+            self._send()
+
+    def close(self) -> None:
+        import mlflow  # noqa: PLC0415
+
+        if not self._id:
+            return
+        self._send()
+        try:
+            if self._last_batch is not None:
+                self._last_batch.wait()  # batches go out in order
+            self._client.set_terminated(self._id, status=_MLFLOW_STATES.get(self._ended, "FAILED"))
+        except mlflow.exceptions.MlflowException as error:
+            raise ReportError(
+                f"MLflow did not take the last numbers of {self._folder.name}: {error}",
+                fix="the run itself is whole; see it with: potluck report " + self._folder.name,
+            ) from None
+
+    def _begin(self) -> None:
+        """The run's folder is there now."""
+        if self._id_file.is_file():
+            self._id = self._id_file.read_text().strip()
+            return
+        self._id = self._client.create_run(self._experiment_id, run_name=self._folder.name).info.run_id
+        write_text(self._id_file, self._id + "\n")
+        if self._folder.settings_file.is_file():
+            for key, value in (yaml.safe_load(self._folder.settings_file.read_text()) or {}).items():
+                self._client.log_param(self._id, key, value)
+
+    def _send(self) -> None:
+        """In the background: training does not wait for a server."""
+        if self._waiting:
+            self._last_batch = self._client.log_batch(self._id, metrics=self._waiting, synchronous=False)
+        self._waiting, self._sent_at = [], time.monotonic()
+
+
+OUTLETS: dict[str, Any] = {"tensorboard": _TensorBoard, "mlflow": _MLflow}

@@ -1,0 +1,90 @@
+"""Runs as Prometheus reads them: a pure function from views to its text format."""
+
+from collections.abc import Iterable
+
+from potluck.report.view import RunView
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_RECENT_S = 15.0
+_HELP = {
+    "potluck_run_step": "Committed optimizer steps.",
+    "potluck_run_last_step": "Steps that the run is to have.",
+    "potluck_run_samples_per_second": "Throughput of the last seconds.",
+    "potluck_run_efficiency": "Achieved over the sum of solo speeds, of the whole run.",
+    "potluck_run_predicted_samples_per_second": "By the plan in force.",
+    "potluck_run_loss": "Training loss of the newest step.",
+    "potluck_run_score": "The newest evaluation, by its name.",
+    "potluck_run_plan_changes": "Plans after the first.",
+    "potluck_run_fault_seconds": "What machines coming and going cost those who stayed.",
+    "potluck_run_up": "1 while a process trains the run.",
+    "potluck_machine_here": "1 while a machine takes part in the newest steps.",
+    "potluck_machine_share": "A machine's part of the global batch by the plan in force.",
+    "potluck_machine_step_seconds": "A mean step of the last seconds, by part.",
+    "potluck_machine_cpu_busy": "Of all cores, 0 to 1.",
+    "potluck_machine_memory_bytes": "Memory in use.",
+    "potluck_machine_network_bytes_per_second": "Sent and received.",
+    "potluck_machine_gpu_busy": "Of the time, 0 to 1.",
+    "potluck_machine_gpu_power_watts": "Of all its GPUs that tell.",
+}
+
+
+def expose(views: Iterable[RunView]) -> str:
+    """The text of a scrape; a value that is not known is left out."""
+    samples: dict[str, list[str]] = {name: [] for name in _HELP}
+    for view in views:
+        for name, value, labels in [*_of_run(view), *_of_machines(view)]:
+            if value is not None:
+                words = {"run": view.folder.name, **labels}
+                pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in words.items())
+                samples[name].append(f"{name}{{{pairs}}} {float(value)!r}")
+    lines = []
+    for name, found in samples.items():
+        if found:
+            lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *found]
+    return "\n".join(lines) + "\n"
+
+
+def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]:
+    state, account = view.state, view.account()
+    yield "potluck_run_step", state.step, {}
+    yield "potluck_run_last_step", state.last_step or None, {}
+    yield "potluck_run_samples_per_second", view.recent_samples_per_s(_RECENT_S), {}
+    yield "potluck_run_efficiency", None if account is None else account.efficiency, {}
+    yield "potluck_run_predicted_samples_per_second", state.predicted_samples_per_s or None, {}
+    yield "potluck_run_loss", state.loss, {}
+    yield "potluck_run_plan_changes", max(0, len(view.plans) - 1), {}
+    yield "potluck_run_fault_seconds", view.regroup_s, {}
+    yield "potluck_run_up", view.status == "running", {}
+    for name, value in state.scores.items():
+        yield "potluck_run_score", value, {"score": name}
+
+
+def _of_machines(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]:
+    away = set(view.away())
+    total = sum(view.state.shares.values())
+    shares: dict[str, int] = {}
+    used = {}
+    for name, worker in view.workers.items():
+        shares[worker.machine] = shares.get(worker.machine, 0) + view.state.shares.get(name, 0)
+        if worker.used:
+            used[worker.machine] = worker.used[-1][1]
+    for machine in view.machines:
+        labels = {"machine": machine}
+        yield "potluck_machine_here", machine not in away, labels
+        yield "potluck_machine_share", shares.get(machine, 0) / total if total else None, labels
+        if machine in used:
+            now = used[machine]
+            busy = [gpu.busy for gpu in now.gpus if gpu.busy is not None]
+            power = [gpu.power_w for gpu in now.gpus if gpu.power_w is not None]
+            yield "potluck_machine_cpu_busy", now.cpu, labels
+            yield "potluck_machine_memory_bytes", now.memory_bytes, labels
+            yield "potluck_machine_network_bytes_per_second", now.sent_bytes_per_s + now.received_bytes_per_s, labels
+            yield "potluck_machine_gpu_busy", sum(busy) / len(busy) if busy else None, labels
+            yield "potluck_machine_gpu_power_watts", sum(power) if power else None, labels
+    for machine, parts in view.recent_parts(_RECENT_S).items():
+        for part, seconds in parts.items():
+            yield "potluck_machine_step_seconds", seconds, {"machine": machine, "part": part}
+
+
+def _escape(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,163 @@
+"""What the plots show, as plain rows: pure functions of a run's view. Times are seconds since the run began."""
+
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from potluck.report.account import CAUSES
+from potluck.report.timeline import COLUMNS
+from potluck.report.view import RunView
+
+Rows: TypeAlias = list[dict[str, Any]]
+
+_OWN, _STEPS = COLUMNS.index("own_samples"), COLUMNS.index("steps")
+_LOSS, _NUM_LOSSES = COLUMNS.index("loss"), COLUMNS.index("num_losses")
+_MOST_MACHINES = 7  # as many as there are colours that everybody can tell apart
+OTHERS = "others"
+
+
+def part_names() -> dict[str, str]:
+    """Every part of a step, in words."""
+    return {"compute": "computing", **{cause: text for cause, text in CAUSES.items() if cause != "pace"}}
+
+
+def throughput_rows(view: RunView) -> Rows:
+    """Samples/s that the run achieved over time, and the sum of what its machines would do alone."""
+    _, starts, width_s, sums = view.series()
+    rows: Rows = []
+    if len(starts):
+        widths_s = np.minimum(width_s, view.updated_at - starts)
+        for start, wide_s, samples in zip(
+            starts.tolist(), widths_s.tolist(), sums[:, :, _OWN].sum(axis=0), strict=True
+        ):
+            if wide_s > width_s / 2:  # the last bin is still being filled
+                rows.append(_at(view, start + wide_s / 2, samples_per_s=float(samples) / wide_s, line="achieved"))
+    for at, plan in view.plans:
+        alone = sum(speed for worker, speed in plan.solo_samples_per_s.items() if plan.shares.get(worker))
+        rows.append(_at(view, at, samples_per_s=alone, line="sum of solo speeds"))
+    if view.plans:
+        rows.append({**rows[-1], "t": view.updated_at - view.began_at})
+    return rows
+
+
+def share_rows(view: RunView) -> Rows:
+    """Each machine's part of the samples over time."""
+    names, starts, width_s, sums = view.series()
+    own = sums[:, :, _OWN]
+    by_machine: dict[str, Any] = {}
+    label = _labels(view)
+    for index, name in enumerate(names):
+        machine = label[view.workers[name].machine]
+        by_machine[machine] = by_machine.get(machine, 0.0) + own[index]
+    total = own.sum(axis=0)
+    return [
+        _at(view, start + width_s / 2, machine=machine, part=float(values[index] / total[index]))
+        for machine, values in by_machine.items()
+        for index, start in enumerate(starts.tolist())
+        if total[index]
+    ]
+
+
+def step_rows(view: RunView) -> Rows:
+    """A mean step of each machine by part, in seconds."""
+    account = view.account()
+    words = part_names()
+    if account is None:
+        return []
+    return [
+        {"machine": machine, "part": words[part], "seconds": parts.get(part, 0.0), "order": order}
+        for machine, parts in list(account.step_parts_s.items())[:20]
+        for order, part in enumerate(words)
+    ]
+
+
+def loss_rows(view: RunView) -> Rows:
+    """Mean training loss over time."""
+    _, starts, width_s, sums = view.series()
+    losses, counts = sums[:, :, _LOSS].sum(axis=0), sums[:, :, _NUM_LOSSES].sum(axis=0)
+    return [
+        _at(view, start + width_s / 2, loss=float(losses[index] / counts[index]))
+        for index, start in enumerate(starts.tolist())
+        if counts[index]
+    ]
+
+
+def score_rows(view: RunView) -> Rows:
+    """Evaluations, a row a value."""
+    return [
+        _at(view, at, step=step, score=f"{name} {key}".replace("_", " "), value=value)
+        for (step, name), (at, event) in sorted(view.scores.items())
+        for key, value in event.values.items()
+        if value is not None
+    ]
+
+
+def presence_rows(view: RunView) -> Rows:
+    """When each machine took part, and when it was away or benched."""
+    rows: Rows = []
+    for name, gaps in list(view.absences().items()):
+        worker = view.workers[name]
+        ahead_s = view.ahead_s(name)
+        begin, end = worker.state.started_at - ahead_s, worker.state.updated_at - ahead_s
+        for gap in gaps:
+            rows.append(_stretch(view, worker.machine, "here", begin, gap.since))
+            rows.append(_stretch(view, worker.machine, "away", gap.since, gap.until or view.updated_at))
+            begin = gap.until or view.updated_at
+        if not gaps or gaps[-1].until is not None:
+            rows.append(_stretch(view, worker.machine, "here", begin, end))
+    for at, _, machine, until in _benchings(view):
+        rows.append(_stretch(view, machine, "benched", at, until))
+    return [row for row in rows if row["until"] > row["t"]]
+
+
+def usage_rows(view: RunView) -> Rows:
+    """CPU, memory, network, GPU and power of every machine, where it is known."""
+    rows: Rows = []
+    seen = set()
+    for worker in view.workers.values():
+        if worker.machine in seen:
+            continue
+        for at, used in worker.used:
+            seen.add(worker.machine)
+            values = {
+                "CPU busy, %": 100 * used.cpu,
+                "memory, %": 100 * used.memory_bytes / max(1, used.memory_total_bytes),
+                "network, MB/s": (used.sent_bytes_per_s + used.received_bytes_per_s) / 1e6,
+            }
+            busy = [gpu.busy for gpu in used.gpus if gpu.busy is not None]
+            power = [gpu.power_w for gpu in used.gpus if gpu.power_w is not None]
+            if busy:
+                values["GPU busy, %"] = 100 * sum(busy) / len(busy)
+            if power:
+                values["GPU power, W"] = sum(power)
+            rows.extend(_at(view, at, machine=worker.machine, what=what, value=value) for what, value in values.items())
+    return rows
+
+
+def _benchings(view: RunView) -> list[tuple[float, int, str, float]]:
+    """Stretches in which a machine was in the plan without samples."""
+    found = []
+    for index, (at, plan) in enumerate(view.plans):
+        until = view.plans[index + 1][0] if index + 1 < len(view.plans) else view.updated_at
+        found += [(at, index, plan.machines.get(name, name), until) for name, share in plan.shares.items() if not share]
+    return found
+
+
+def _labels(view: RunView) -> dict[str, str]:
+    """Machines by their names; where there are more than colours, the rest is one."""
+    machines = view.machines
+    few = len(machines) <= _MOST_MACHINES
+    return {name: name if few or index < _MOST_MACHINES - 1 else OTHERS for index, name in enumerate(machines)}
+
+
+def machine_labels(view: RunView) -> list[str]:
+    """The names that share_rows uses."""
+    return list(dict.fromkeys(_labels(view).values()))
+
+
+def _at(view: RunView, at: float, **values: Any) -> dict[str, Any]:
+    return {"t": round(at - view.began_at, 3), **values}
+
+
+def _stretch(view: RunView, machine: str, state: str, begin: float, end: float) -> dict[str, Any]:
+    return _at(view, begin, until=round(end - view.began_at, 3), machine=machine, state=state)

@@ -1,0 +1,100 @@
+"""Every page over a real run, an empty folder, a half-written run, a crashed one and a damaged one."""
+
+import sys
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from potluck.dashboard.launching import APP, is_local, plan_service
+from tests.unit.report.runs import crashed, damaged, eventful, half_written
+
+PAGES = ("Runs", "Run", "Compare")
+
+
+@pytest.fixture
+def open_page(workplace, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["app.py", str(workplace / "experiments")])
+    (workplace / "experiments").mkdir()
+
+    def open_it(page, **query):
+        app = AppTest.from_file(str(APP), default_timeout=30)
+        app.query_params["page"] = page
+        for key, value in query.items():
+            app.query_params[key] = value
+        return app.run()
+
+    open_it.runs_dir = workplace / "experiments"
+    return open_it
+
+
+def texts(app):
+    kinds = (app.title, app.markdown, app.caption, app.info, app.warning, app.error, app.metric)
+    return "\n".join(str(getattr(one, "body", None) or one.value) for kind in kinds for one in kind)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_empty_folder_says_what_to_do(open_page, page):
+    app = open_page(page)
+    assert not app.exception
+    assert app.info[0].value
+
+
+def test_the_real_run_is_all_there(open_page):
+    eventful(open_page.runs_dir)
+    app = open_page("Run", run="eventful")
+    assert not app.exception, app.exception
+    shown = texts(app)
+    for words in ("eventful", "Throughput", "Shares", "A mean step, by cause", "Machines coming and going", "finished"):
+        assert words in shown
+    assert {metric.label: metric.value for metric in app.metric}["step of 336"] == "210"
+    assert not app.error
+
+
+@pytest.mark.parametrize("make", [crashed, half_written, damaged])
+@pytest.mark.parametrize("page", PAGES)
+def test_what_is_wrong_with_a_run_is_said_and_nothing_breaks(open_page, make, page):
+    folder = make(open_page.runs_dir)
+    eventful(open_page.runs_dir)
+    app = open_page(page, run=folder.name)
+    assert not app.exception, app.exception
+    if page == "Run":
+        words = {"crashed": "none said goodbye", "half": "No step is committed", "damaged": "line 6 is damaged"}
+        assert words[folder.name] in texts(app)
+
+
+def test_a_comparison_leaves_a_damaged_run_out(open_page):
+    damaged(open_page.runs_dir)
+    eventful(open_page.runs_dir, "one")
+    eventful(open_page.runs_dir, "two")
+    app = open_page("Compare", runs=["one", "two", "damaged"])
+    assert not app.exception, app.exception
+    assert "damaged is left out" in app.error[0].value
+    assert "Throughput" in texts(app)
+
+
+def test_a_page_shows_what_was_written_since(open_page):
+    folder = crashed(open_page.runs_dir)
+    app = open_page("Run", run=folder.name)
+    whole = eventful(open_page.runs_dir, "whole")
+    for file in folder.event_files():
+        file.write_bytes((whole.path / "events" / file.name).read_bytes())
+    app.run()
+    assert {metric.label: metric.value for metric in app.metric}["step of 336"] == "210"
+
+
+def test_strangers_see_nothing_without_the_password(open_page, monkeypatch):
+    eventful(open_page.runs_dir)
+    monkeypatch.setenv("POTLUCK_DASHBOARD_PASSWORD", "a secret")
+    app = open_page("Run")
+    assert "eventful" not in texts(app)
+    app.text_input[0].input("guess").run()
+    assert "That is not the password." in texts(app)
+    app.text_input[0].input("a secret").run()
+    assert "eventful" in texts(app)
+
+
+def test_wider_than_this_machine_means_a_password():
+    assert plan_service("127.0.0.1", 8501, None).password is None
+    assert len(plan_service("0.0.0.0", 8501, None).password) >= 12
+    assert plan_service("0.0.0.0", 8501, "known").password == "known"
+    assert [is_local(address) for address in ("localhost", "::1", "192.168.1.7", "rosa")] == [True, True, False, False]

@@ -1,0 +1,81 @@
+"""Events into TensorBoard and MLflow: the real packages read back what was written."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from potluck.core.errors import ReportError
+from potluck.core.run_folder import RunFolder
+from potluck.events.log import read_records
+from potluck.events.state import RunState, apply
+from potluck.report.outlets import open_outlet
+from tests.unit.report.runs import eventful
+
+
+def feed(kind, folder, until=None):
+    state = RunState()
+    with open_outlet(kind, folder) as outlet:
+        for record in list(read_records(folder.event_file("rosa", 0)))[:until]:
+            state = apply(state, record)
+            outlet(record, state)
+
+
+def test_tensorboard_reads_the_losses(tmp_path):
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    folder = eventful(tmp_path)
+    feed("tensorboard", folder)
+    read = accumulator.EventAccumulator(str(folder.path / "logs" / "tensorboard"))
+    read.Reload()
+    losses = read.Scalars("train/loss")
+    assert [losses[0].step, losses[-1].step, len(losses)] == [81, 210, 130]
+    assert "held_out/accuracy" in read.Tags()["scalars"]
+
+
+MLFLOW = """
+import sys
+from pathlib import Path
+import mlflow
+from potluck.core.run_folder import RunFolder
+from tests.unit.report.test_outlets import feed
+
+folder = RunFolder(Path(sys.argv[1]))
+feed("mlflow", folder, until=60)
+feed("mlflow", folder)
+client = mlflow.MlflowClient()
+for run in client.search_runs([client.get_experiment_by_name("potluck").experiment_id]):
+    steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "train/loss")]
+    print(run.info.run_name, run.info.status, run.data.params["model"], max(steps))
+"""
+
+
+def test_mlflow_has_one_run_also_after_a_resume(tmp_path):
+    if importlib.util.find_spec("mlflow") is None:
+        pytest.skip("mlflow is not installed")
+    folder = eventful(tmp_path)
+    # In a process of its own: MLflow keeps threads for as long as its process lives.
+    done = subprocess.run(
+        [sys.executable, "-c", MLFLOW, folder.path],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "MLFLOW_TRACKING_URI": f"sqlite:///{tmp_path}/mlflow.db"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout.splitlines() == ["eventful FINISHED simple_cnn 210"], done.stderr
+
+
+def test_nothing_is_written_where_nothing_is_asked_for(tmp_path):
+    folder = eventful(tmp_path)
+    feed(None, folder)
+    assert not (folder.path / "logs").exists()
+
+
+def test_an_unknown_outlet_is_answered_with_the_known_ones(tmp_path):
+    with pytest.raises(ReportError, match="cannot log to") as error, open_outlet("tensorbord", RunFolder(tmp_path)):
+        pass
+    assert "tensorboard" in error.value.fix

@@ -1,0 +1,115 @@
+"""A view tells what happened in a real run, however it is read, and does not grow with it."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from potluck.core.run_folder import RunFolder
+from potluck.report import ledger, rows
+from potluck.report.account import read_account
+from potluck.report.timeline import COLUMNS, MOST_BINS, Marks, Timeline
+from potluck.report.view import RunView, read_run
+from tests.unit.report.runs import EVENTFUL, crashed, eventful, half_written, move_clock
+
+
+def test_the_killed_machine_left_and_came_back_and_the_slowed_one_got_less():
+    view = read_run(RunFolder(EVENTFUL))
+    told = [(line.machine, line.kind) for line in view.happenings() if line.kind in ("left", "restarted", "back")]
+    assert told == [("lily", "left"), ("lily", "restarted"), ("lily", "back")]
+    gap = view.absences()["lily-0"][0]
+    assert (gap.first_step, gap.last_step) == (161, 177)
+    assert 1.0 < view.regroup_s < 2.0  # the engine said 1.5 s when it left
+    plans = {plan.step: plan.shares for _, plan in view.plans}
+    assert plans[96]["rosa-0"] < plans[91]["rosa-0"] / 1.5
+    assert view.away() == []
+
+
+def test_read_in_pieces_it_tells_the_same(tmp_path):
+    whole = read_run(RunFolder(EVENTFUL))
+    folder = eventful(tmp_path)
+    contents = {file: file.read_bytes() for file in folder.event_files()}
+    view = RunView(folder)
+    for part in (0.1, 0.35, 0.36, 0.8, 1.0):
+        for file, content in contents.items():
+            file.write_bytes(content[: round(part * len(content))])
+        view.refresh()
+    assert view.refresh() == 0
+    assert view.num_events == whole.num_events
+    assert view.account() == whole.account()
+    assert view.state == whole.state
+    assert rows.share_rows(view) == rows.share_rows(whole)
+    assert view.regroup_s == pytest.approx(whole.regroup_s, rel=0.05)
+
+
+def test_in_blocks_the_account_is_that_of_all_steps_at_once(monkeypatch):
+    at_once = read_account(RunFolder(EVENTFUL), first_step=81)
+    monkeypatch.setattr(ledger, "BLOCK_STEPS", 16)
+    in_blocks = read_run(RunFolder(EVENTFUL)).account()
+    assert in_blocks.num_steps == at_once.num_steps == 130
+    assert in_blocks.efficiency == pytest.approx(at_once.efficiency)
+    assert in_blocks.by_cause() == pytest.approx(at_once.by_cause())
+
+
+def test_parts_of_a_step_add_up_to_it():
+    account = read_run(RunFolder(EVENTFUL)).account()
+    longest = max(sum(parts.values()) for parts in account.step_parts_s.values())
+    assert longest == pytest.approx(account.wall_s / account.num_steps, rel=0.02)
+
+
+def test_another_clock_changes_nothing_that_is_shown(tmp_path):
+    straight, ahead = read_run(eventful(tmp_path, "straight")), eventful(tmp_path, "ahead")
+    move_clock(ahead.event_file("lily", 0), 3600.0)
+    view = read_run(ahead)
+    assert view.ahead_s("lily-0") == pytest.approx(3600.0, abs=0.1)
+    mine, theirs = view.absences()["lily-0"][0], straight.absences()["lily-0"][0]
+    assert mine.since == pytest.approx(theirs.since, abs=0.1)
+    assert len(rows.throughput_rows(view)) == pytest.approx(len(rows.throughput_rows(straight)), abs=2)
+
+
+def test_a_machine_that_is_gone_is_away(tmp_path):
+    folder = eventful(tmp_path)
+    for file in folder.event_files():
+        lines = file.read_bytes().splitlines(keepends=True)
+        last = 160 if file.stem == "lily-0" else 175
+        kept = next(n for n, line in enumerate(lines) if f'"step_committed","step":{last},'.encode() in line) + 1
+        file.write_bytes(b"".join(lines[:kept]))
+    assert read_run(folder).away() == ["lily"]
+
+
+def test_a_crashed_run_is_told_up_to_its_last_whole_step(tmp_path):
+    view = read_run(crashed(tmp_path))
+    assert view.status == "interrupted"
+    assert view.state.step == 150
+    assert view.account().num_steps == 70
+
+
+def test_a_run_that_has_only_begun_has_no_rows(tmp_path):
+    view = read_run(half_written(tmp_path))
+    assert view.machines == ["rosa", "lily"]
+    assert view.settings == {}
+    assert view.account() is None
+    for make in (rows.throughput_rows, rows.share_rows, rows.step_rows, rows.loss_rows, rows.score_rows):
+        assert make(view) == []
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
+def test_a_timeline_loses_no_step_and_stays_small(times):
+    timeline = Timeline()
+    for at in times:
+        timeline.add("rosa", np.array([1.8e9 + at]), np.ones((1, len(COLUMNS))))
+    starts, width_s, sums = timeline.together({})
+    assert sums.sum(axis=(0, 1)) == pytest.approx(len(times))
+    assert len(starts) <= MOST_BINS + 1
+    assert starts[0] <= 1.8e9 + min(times)
+    assert starts[-1] + width_s > 1.8e9 + max(times)
+
+
+@given(st.integers(1, 5000), st.integers(1, 5000), st.floats(-1e5, 1e5))
+def test_clocks_are_compared_by_steps_that_both_did(first, last, ahead_s):
+    steps = np.arange(1, 6000)
+    mine, theirs = Marks(), Marks()
+    mine.add(steps, steps * 0.5 + ahead_s)
+    low, high = min(first, last), max(first, last) + 300
+    theirs.add(steps[low:high], steps[low:high] * 0.5)
+    assert mine.ahead_of(theirs) == pytest.approx(ahead_s, abs=1e-6)
