@@ -6,7 +6,7 @@ import yaml
 from typer.testing import CliRunner
 
 from potluck.cli import app, main
-from potluck.cli.train import PLACEMENT, train
+from potluck.cli.train import _NOT_SETTINGS, train
 from potluck.core.settings import TrainSettings
 
 TINY = [
@@ -46,7 +46,7 @@ def potluck(workplace, monkeypatch, capsys):
 
 
 def test_every_setting_has_a_flag_and_every_flag_a_setting():
-    flags = set(inspect.signature(train).parameters) - {"context", "config", *PLACEMENT}
+    flags = set(inspect.signature(train).parameters) - {"context", *_NOT_SETTINGS}
     assert flags == set(TrainSettings.model_fields)
 
 
