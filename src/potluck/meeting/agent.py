@@ -13,6 +13,7 @@ from potluck.meeting.facts import find_devices
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.local_run import LocalRun
 from potluck.meeting.news import read_pace
+from potluck.meeting.visited import Visited
 from potluck.meeting.wire import POLL_S, Assignment, Orders, PollRequest, Report
 
 _LOOK_S = 0.1
@@ -42,6 +43,7 @@ class Agent:
         self._tell = tell
         self._show = show
         self._crew = CrewLine()
+        self._visited = Visited(membership)
         self._runs: dict[str, LocalRun] = {}
         self._orders: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._leaving = threading.Event()
@@ -73,6 +75,7 @@ class Agent:
             self._wind_down()
         finally:
             self._done.set()
+            self._visited.close()
             self._crew.close(self._patience_s)
             delivering.join(TIMEOUT_S)  # the others only wait for answers that nobody needs any more
         self._say_goodbye()
@@ -183,8 +186,9 @@ class Agent:
                     return
                 if self._silent_since is not None:
                     self._silent_since, self._reported = None, None
-                if orders.digest != known:
+                if orders.digest != known and not self._done.is_set():
                     known = orders.digest
+                    self._visited.follow(orders.visits)  # at once: an examination is many short questions
                     self._orders.put(orders)
 
     def _deliver(self) -> None:
