@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
+from potluck.machine.software import find_devices
 from potluck.meeting.client import TIMEOUT_S, HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import STEP_S, CrewLine
-from potluck.meeting.facts import find_devices
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.local_run import LocalRun
 from potluck.meeting.news import read_pace

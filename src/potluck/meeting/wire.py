@@ -12,6 +12,7 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Short = Annotated[str, Field(max_length=300)]
+Typed = Annotated[str, Field(max_length=4000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 
 
@@ -48,8 +49,8 @@ class Facts(Message):
     os: Short
     cores: int = Field(ge=1, le=100_000)
     address: Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
-    firewall: Short = ""
-    """The tool that its firewall is set with."""
+    let_in: Typed
+    """What to type on it, so that the machines next to it can dial it."""
     user: Short = ""
     versions: dict[Short, Short] = Field(max_length=20)
     can_train: bool = True
@@ -77,8 +78,8 @@ class JoinAnswer(Message):
     """That the host knows the token too."""
     dial_port: Port
     hello: Digest
-    firewall: Short
-    network: Short
+    let_in: Typed
+    """What to type on the host, so that this machine can dial it."""
 
 
 class VersionAnswer(Message):
