@@ -64,6 +64,6 @@ def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_p
             assert "timedatectl" in output
 
         # What anybody on a machine can list shows no token and no secret.
-        token = gathering.line.rsplit("-", 1)[1]
+        token = gathering.line.split("-", 3)[3]
         commands = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True).stdout
         assert token not in commands

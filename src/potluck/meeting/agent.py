@@ -174,7 +174,8 @@ class Agent:
     def _listen(self) -> None:
         """Ask for orders, and wait for them."""
         known = ""
-        with HostClient.of(self._membership, timeout_s=POLL_S + 5) as client:
+        # The doctor's questions come this way, also where large packets are lost.
+        with HostClient.of(self._membership, timeout_s=POLL_S + 5, with_small_packets=True) as client:
             while not self._done.is_set():
                 try:
                     orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))

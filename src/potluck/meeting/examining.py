@@ -39,7 +39,7 @@ def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[
     """Facts of all machines that train, every ordered pair, and one all-reduce."""
     plan = Plan(host=membership.address, host_port=membership.port)
     with ExitStack() as stack:
-        client = stack.enter_context(HostClient.of(membership))
+        client = stack.enter_context(HostClient.of(membership, with_small_packets=True))
         begun = client.ask_for(VisitBegun, "POST", "/visits")
         stack.callback(_end, client, begun.visit)
         if not begun.machines:
@@ -49,17 +49,15 @@ def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[
         if begun.runs:
             tell(f"run {', '.join(begun.runs)} is on: what is measured now shares processors and links with it")
         seats = [
-            Seat(
-                JoinedStation(
-                    stack.enter_context(HostClient.of(membership, timeout_s=ANSWER_S + 10)), begun.visit, machine
-                ),
-                address,
-                name=machine,
-            )
+            Seat(JoinedStation(stack.enter_context(_patient(membership)), begun.visit, machine), address, name=machine)
             for machine, address in begun.machines.items()
         ]
         absent = dict.fromkeys(begun.absent, f"{membership.host} does not hear it any more")
         return examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
+
+
+def _patient(membership: Membership) -> HostClient:
+    return HostClient.of(membership, timeout_s=ANSWER_S + 10, with_small_packets=True)
 
 
 def _end(client: HostClient, visit: str) -> None:

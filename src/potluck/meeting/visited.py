@@ -66,7 +66,8 @@ class _Attendance:
         self._thread.join(timeout_s)
 
     def _attend(self) -> None:
-        with closing(LocalStation(self._membership.machine)) as station, HostClient.of(self._membership) as client:
+        home = HostClient.of(self._membership, with_small_packets=True)
+        with closing(LocalStation(self._membership.machine)) as station, home as client:
             while (visit := self._questions.get()) is not None:
                 self._tell(client, _answer(station, visit))
 
