@@ -19,11 +19,13 @@ machines:
   - {name: lily, cores: 0.9, memory: 2G, resolves: false}
 """
 HIGH_PORTS = "30000-65535"
+LEFT_OVER = {"MASTER_ADDR": "192.0.2.9", "RANK": "0"}  # of a launch without Potluck
 
 
 def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_path):
     with Gathering(tmp_path, PAIR) as gathering:
-        host = gathering.host("--not-here")
+        host = gathering.host("--not-here", env=LEFT_OVER)
+        assert "doctor: rosa is worker 0, but MASTER_ADDR=192.0.2.9 is no address of it" in host.output
         assert "172.17" not in host.output  # a bridge for containers leads nowhere
         status, output = gathering.run("lily", "join")
         assert status == 1
@@ -35,7 +37,7 @@ def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_p
             (rosa, "lily", "lily cannot dial rosa"),
         ):
             machine.set_firewall([FirewallRule(action="drop", protocol="tcp", ports=HIGH_PORTS, peer=other)])
-            code, output = gathering.run("lily", "join", gathering.line, env={"MASTER_ADDR": "192.0.2.9", "RANK": "0"})
+            code, output = gathering.run("lily", "join", gathering.line, env=LEFT_OVER)
             assert code == 1
             assert "doctor: lily is worker 0, but MASTER_ADDR=192.0.2.9 is no address of it" in output
             assert dialler in output, output
