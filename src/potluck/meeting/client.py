@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from potluck.core.errors import MeetingError
-from potluck.doctor.probing.listening import use_small_packets
+from potluck.doctor.probing.small_packets import use_small_packets
 from potluck.meeting.certificate import fingerprint_of
 from potluck.meeting.home import Membership
 from potluck.meeting.invitation import Invitation

@@ -10,11 +10,11 @@ import msgspec
 from potluck.core.errors import GroupError, SettingsError
 from potluck.doctor.probing.asks import Ask
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
+from potluck.doctor.probing.small_packets import use_small_packets
 from potluck.doctor.probing.station import LocalStation
 
 LISTEN_PORT = 29498
 _REACH_S = 3.0
-_SEGMENT_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +81,6 @@ def connect(target: Target) -> tuple[RemoteStation, str, str]:
         connection.close()
         raise
     return RemoteStation(channel), str(connection.getpeername()[0]), str(connection.getsockname()[0])
-
-
-def use_small_packets(one: socket.socket) -> None:
-    """The conversation must get through where large packets are lost: that is one of the things it is about."""
-    if hasattr(socket, "TCP_MAXSEG"):
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
 
 
 def _serve(channel: Channel) -> None:
