@@ -29,6 +29,7 @@ LONGEST_SILENCE_S = 30.0
 TOLERANCE = 1e-8
 BACK_WITHIN_S = (2.0, 12.0)
 BETWEEN_FAULTS_S = (2.0, 8.0)
+LIGHTHOUSE_REST_S = 30.0  # a membership service that dies more often is a fault of another kind
 ENDLESS = 1_000_000
 
 
@@ -39,17 +40,20 @@ class Misfortune:
         self.count: Counter[str] = Counter()
         self._crew = crew
         self._chance = chance
-        self._host, *self._others = [machine.name for machine in crew.lab.machines]
+        self._host = crew.lab.machines[0].name
+        self._lighthouse_until = 0.0
         self._leaving: set[str] = set()
         self._down: dict[str, tuple[float, Callable[[], object]]] = {}
 
     def strike(self) -> None:
-        """Break something that works, but leave one machine to go on."""
-        up = [name for name in (self._host, *self._others, "lighthouse") if name not in self._down]
-        machines = [name for name in up if name != "lighthouse"]
-        name = self._chance.choice(up if len(machines) > 1 else up[-1:])
-        if name in self._down or (name != "lighthouse" and len(machines) < 2):
+        """Break something that works, but leave one machine that trains to go on."""
+        training = [name for name in self._crew.workers if name not in self._down and newest_step(self._crew, name)]
+        candidates = training if len(training) > 1 else []
+        if "lighthouse" not in self._down and time.monotonic() > self._lighthouse_until:
+            candidates = [*candidates, "lighthouse"]
+        if not candidates:
             return
+        name = self._chance.choice(candidates)
         kind, back = self._break(name)
         self.count[kind] += 1
         self._down[name] = (time.monotonic() + self._chance.uniform(*BACK_WITHIN_S), back)
@@ -74,6 +78,7 @@ class Misfortune:
     def _break(self, name: str) -> tuple[str, Callable[[], object]]:
         crew = self._crew
         if name == "lighthouse":
+            self._lighthouse_until = time.monotonic() + LIGHTHOUSE_REST_S
             crew.lighthouse.kill()
             return "lighthouse killed", crew.start_lighthouse
         worker, machine = crew.workers[name], crew.lab[name]
@@ -139,9 +144,10 @@ def soak(minutes: float, seed: int) -> dict[str, object]:
         longest_silence_s = suffer(crew, misfortune, chance, minutes * 60)
         last = end(crew)
         losses = losses_of(crew)
-        steps = max(losses)
-        alone = folder / "alone.pt"
-        train_alone(folder, alone, steps)
+        steps, ended_at = max(losses), int(torch.load(last, weights_only=True)["step"])
+        alone, alone_at_the_end = folder / "alone.pt", folder / "alone_at_the_end.pt"
+        train_alone(folder / "alone", alone, steps)
+        train_alone(folder / "end", alone_at_the_end, ended_at)
         expected = {record.step: record.loss for record in committed(folder / "alone")}
         return {
             "steps": steps,
@@ -149,7 +155,7 @@ def soak(minutes: float, seed: int) -> dict[str, object]:
             "longest_silence_s": round(longest_silence_s, 2),
             "faults": dict(misfortune.count),
             "loss_difference": max(abs(loss - expected[step]) for step, loss in losses.items()),
-            "difference": difference(last, alone),
+            "difference": difference(last, alone_at_the_end),
         }
 
 
@@ -208,7 +214,7 @@ def losses_of(crew: LabCrew) -> dict[int, float]:
     return losses
 
 
-def train_alone(folder: Path, result: Path, steps: int) -> None:
+def train_alone(runs: Path, result: Path, steps: int) -> None:
     """One process, the same steps, nothing goes wrong."""
     subprocess.run(
         [
@@ -217,7 +223,7 @@ def train_alone(folder: Path, result: Path, steps: int) -> None:
         ],
         cwd=ROOT,
         stdout=subprocess.DEVNULL,
-        env={"PATH": "", "OMP_NUM_THREADS": "1", "POTLUCK_RUNS_DIR": str(folder / "alone")},
+        env={"PATH": "", "OMP_NUM_THREADS": "1", "POTLUCK_RUNS_DIR": str(runs)},
         check=True,
     )
 

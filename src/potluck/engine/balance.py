@@ -3,21 +3,25 @@
 import statistics
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from potluck.engine.experience import Experience
 from potluck.engine.roster import Roster
-from potluck.events.types import AnyEvent, MachineBenched, PlanChanged, StepTiming
+from potluck.events.types import AnyEvent, MachineBenched, Notice, PlanChanged, StepTiming
 from potluck.measuring.compute_fit import ComputeFit
 from potluck.measuring.line_fit import Timed
+from potluck.planning.cluster import Cluster
 from potluck.planning.costs import Exchange, LinkProfile
-from potluck.planning.plan import Plan
+from potluck.planning.explain import explain_benched
+from potluck.planning.plan import Plan, make_plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
+from potluck.planning.what_if import if_kept
 
 _SETTLING_STEPS = 12  # after a group forms, every step may bring a better plan
 _EVERY = 5  # later, so many steps pass before the next look
 _NUM_WAITS = 8
+_BENCH_VOTES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,6 +51,8 @@ class Balance:
         self._samples = 0
         self._told = Told.of(None, 0, 0.0)
         self._num_commits = 0
+        self._num_bench_votes = 0
+        self._cluster: Cluster | None = None
         self._is_trusted = True
 
     def recall(self, digest: str, gradient_bytes: int) -> None:
@@ -99,7 +105,7 @@ class Balance:
 
     def form(self, roster: Roster, step: int, batch: int, exchange: Exchange) -> None:
         """A group has formed: plan from what its members know of themselves; a newcomer counts as an average one."""
-        self.plan, self._num_commits = None, 0
+        self.plan, self._num_commits, self._num_bench_votes = None, 0, 0
         self._waits_s.clear()
         told = [Told(*member.told) for member in roster.members]
         self._conclude(roster, _with_guesses(told), step, batch, exchange)
@@ -132,10 +138,40 @@ class Balance:
         decision = rebalance(setting, members, told, self.plan)
         if decision is None:
             return
-        before, self.plan = self.plan, decision.plan
+        before = self.plan
+        if not self._may_bench(before, decision.plan):
+            return
+        self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
             self._tell_plan(roster, told, decision, step, batch)
-            self._tell_benched(before, decision.plan, step)
+            self._tell_benched(before, decision, step)
+
+    def _may_bench(self, before: Plan | None, plan: Plan) -> bool:
+        """Leaving the ring costs seconds: only what several looks in a row ask for is done."""
+        already: Collection[str] = () if before is None else before.benched
+        if set(plan.benched) <= set(already):
+            self._num_bench_votes = 0
+            return True
+        self._num_bench_votes += 1
+        return self._num_bench_votes >= _BENCH_VOTES
+
+    @property
+    def benched(self) -> tuple[str, ...]:
+        """Machines that the plan leaves out of the ring."""
+        return () if self.plan is None else self.plan.benched
+
+    def practised(self, name: str, samples: int, seconds: float) -> bool:
+        """A benched worker has measured itself: whether the run would now be faster with its machine."""
+        assert self.plan is not None
+        assert self._cluster is not None
+        self._fit.add(Timed(samples, seconds))
+        mine = self._fit.profile()
+        if mine is None:
+            return False
+        workers = [replace(each, compute=mine) if each.name == name else each for each in self._cluster.workers]
+        again = make_plan(replace(self._cluster, workers=tuple(workers)), self.plan.prediction.samples, "dynamic")
+        machine = next(each.machine for each in workers if each.name == name)
+        return machine not in again.benched
 
     def _tell_plan(self, roster: Roster, told: Sequence[Told], decision: Decision, step: int, batch: int) -> None:
         plan = decision.plan
@@ -158,20 +194,23 @@ class Balance:
             )
         )
 
-    def _tell_benched(self, before: Plan | None, plan: Plan, step: int) -> None:
+    def _tell_benched(self, before: Plan | None, decision: Decision, step: int) -> None:
         already: Collection[str] = () if before is None else before.benched
+        plan = decision.plan
         for machine in plan.benched:
             if machine not in already:
-                with_it = 0.0 if before is None else before.prediction.samples_per_s
+                with_it = if_kept(decision.cluster, plan, machine).prediction
+                reason = explain_benched(decision.cluster, plan, machine)
                 self._tell(
                     MachineBenched(
                         step=step + 1,
                         machine=machine,
-                        reason=f"{plan.prediction.samples_per_s:,.1f} samples/s without it, {with_it:,.1f} with it",
+                        reason=reason,
                         samples_per_s=plan.prediction.samples_per_s,
-                        samples_per_s_with_it=with_it,
+                        samples_per_s_with_it=with_it.samples_per_s,
                     )
                 )
+                self._tell(Notice(text=reason))
 
 
 def _with_guesses(told: Sequence[Told]) -> list[Told]:

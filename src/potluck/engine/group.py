@@ -33,7 +33,11 @@ class Group(Protocol):
         """Which forming of the group this is: a step's parts add up within one."""
 
     def wrap(
-        self, model: nn.Module, capture: Callable[[], dict[str, Any]], restore: Callable[[dict[str, Any]], None]
+        self,
+        model: nn.Module,
+        capture: Callable[[], dict[str, Any]],
+        restore: Callable[[dict[str, Any]], None],
+        is_stopping: Callable[[], bool],
     ) -> nn.Module:
         """The module whose backward exchanges gradients; how this worker's state is read and replaced."""
 
@@ -68,6 +72,9 @@ class Group(Protocol):
     def sum(self, values: Tensor) -> Tensor:
         """The sum of all workers' values; raises Lost."""
 
+    def finish(self) -> None:
+        """The last step is done: help those who are still behind."""
+
     def close(self) -> None:
         """Leave the others."""
 
@@ -87,6 +94,7 @@ class Alone:
         model: nn.Module,
         capture: Callable[[], dict[str, Any]],  # noqa: ARG002
         restore: Callable[[dict[str, Any]], None],  # noqa: ARG002
+        is_stopping: Callable[[], bool],  # noqa: ARG002
     ) -> nn.Module:
         return model
 
@@ -115,6 +123,9 @@ class Alone:
 
     def sum(self, values: Tensor) -> Tensor:
         return values
+
+    def finish(self) -> None:
+        """Nobody to help."""
 
     def close(self) -> None:
         """Nobody to leave."""

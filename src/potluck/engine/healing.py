@@ -29,6 +29,9 @@ _ANSWER = struct.Struct(">BI")  # 1 if the peer is at that step, and the header'
 _CHUNK_BYTES = 1 << 20
 _LARGEST_HEADER = 1 << 26
 _HANDSHAKE_S = 5.0
+_FOLLOWER_S = 60.0
+NEWEST = -1  # asks for whatever step the peer is at
+FINAL = -2  # asks for the state at the end of training, and waits for it
 _SILENCE_S = 2.0  # a peer that sends nothing for so long is given up, and the next one is asked
 
 
@@ -39,6 +42,9 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._secret = secret
         self._open: tuple[int, Callable[[], dict[str, Any]]] | None = None
         self._still = threading.Lock()
+        self._finished = threading.Event()
+        self._closed = False
+        self._followers: set[threading.Thread] = set()
         self.peers: Callable[[], list[str]] = list
         self._listener = socket.create_server((address, 0))
         self._address = f"{address}:{self._listener.getsockname()[1]}"
@@ -49,6 +55,13 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         """From now on the state of this step may be read: nothing changes it before `disallow_checkpoint`."""
         with self._still:
             self._open = (step, capture)
+
+    def finish(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
+        """Training is over: whoever waits for the end gets this state."""
+        self.open(step, capture)
+        self._finished.set()
+        for follower in list(self._followers):
+            follower.join(_FOLLOWER_S)
 
     # torchft's interface
 
@@ -83,6 +96,8 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         return self._fetch(peer, step, time.monotonic() + timeout.total_seconds())
 
     def shutdown(self, wait: bool = True) -> None:
+        self._closed = True
+        self._finished.set()
         with suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
         self._listener.close()
@@ -112,20 +127,31 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             if not hmac.compare_digest(request[:_TAG_BYTES], self._proof(b"client", theirs, mine)):
                 return
             connection.settimeout(60.0)
-            self._send_state(connection, _REQUEST.unpack(request[_TAG_BYTES:])[0], self._proof(b"data", theirs, mine))
+            step: int = _REQUEST.unpack(request[_TAG_BYTES:])[0]
+            if step == FINAL:
+                self._await_the_end()
+            self._send_state(connection, step, self._proof(b"data", theirs, mine))
+
+    def _await_the_end(self) -> None:
+        self._followers.add(threading.current_thread())
+        self._finished.wait()
+        if self._closed:
+            raise GroupError("this worker leaves before the end", fix="nothing: another peer is asked")
 
     def _send_state(self, connection: socket.socket, step: int, key: bytes) -> None:
         with self._still:
-            if self._open is None or self._open[0] != step:
+            if self._open is None or step not in (NEWEST, FINAL, self._open[0]):
                 connection.sendall(_ANSWER.pack(0, 0))
                 return
             header, tensors = describe(self._open[1]())
+            if step < 0:  # nobody waits for a peer that only follows: it gets a copy, however long that travels
+                tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
         tag = hmac.new(key, header, "sha256")
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
                 with self._still:  # the optimizer waits for at most one chunk
-                    if not self._stands_at(step):
+                    if step >= 0 and not self._stands_at(step):
                         return  # the state has moved on: break off, and the peer asks again
                     content = bytes(piece)
                 tag.update(content)
@@ -147,6 +173,8 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 raise GroupError("it does not know this run's secret", fix="start it with the same POTLUCK_SECRET")
             connection.sendall(self._proof(b"client", mine, theirs) + _REQUEST.pack(step))
             header_size: int
+            if step == FINAL:
+                connection.settimeout(None)  # until training ends, or the peer does
             has_it, header_size = _ANSWER.unpack(_receive(connection, _ANSWER.size))
             if not has_it or header_size > _LARGEST_HEADER:
                 raise GroupError(f"it is not at step {step}", fix="nothing: another peer is asked")

@@ -98,6 +98,11 @@ class Membership:
         state: dict[str, Any] = self._exchange.fetch(peer, step, timedelta(seconds=_QUORUM_S))["user"]["default"]
         return state
 
+    def finish(self) -> None:
+        """Training is over: give the last state to those who wait for it."""
+        if self._manager is not None:
+            self._exchange.finish(self.manager.current_step(), self._whole_state)
+
     def forget_formation(self) -> None:
         """Empty this worker's store: a restarted lighthouse counts from 1 again and must find nothing of that time."""
         store: Any = self._store

@@ -121,7 +121,8 @@ class Run:
             training.restore(self._restored)
         if self._gradient_checkpointing:
             checkpoint_blocks(model)
-        wrapped = self._group.wrap(model, self._progress.capture, self._progress.restore)
+        progress = self._progress
+        wrapped = self._group.wrap(model, progress.capture, progress.restore, lambda: bool(progress.stop))
         self._model = PreparedModel(
             model, wrapped, self._precision, self._may_clear_gradients, self._noticing_full_memory
         )
@@ -324,6 +325,8 @@ class Run:
         self._progress.note_saved(self._writer.wait())
         if is_orderly:
             self._progress.save_what_is_new()
+            if self._progress.is_finished:
+                self._group.finish()
 
     def _close_at_exit(self) -> None:
         self.close(getattr(sys, "last_value", None))

@@ -13,6 +13,7 @@ from torchft import Manager
 from potluck.core.errors import GroupError
 from potluck.engine.backend import own_nccl
 from potluck.engine.balance import Balance
+from potluck.engine.bench import Bench
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
 from potluck.engine.group import Lost, Total
 from potluck.engine.membership import Membership, Place, States
@@ -61,6 +62,9 @@ class Together:
         self._state_bytes = 0
         self._capture: Callable[[], dict[str, Any]] | None = None
         self._restore: Callable[[dict[str, Any]], None] | None = None
+        self._is_stopping: Callable[[], bool] = bool
+        self._bench: Bench | None = None
+        self._practice = Total(1.0, 0.0, 1.0)
         self._roster: Roster | None = None
         self._settled: Roster | None = None
         self._batch_of: Callable[[int], int] | None = None
@@ -75,8 +79,13 @@ class Together:
     # Setting up
 
     def wrap(
-        self, model: nn.Module, capture: Callable[[], dict[str, Any]], restore: Callable[[dict[str, Any]], None]
+        self,
+        model: nn.Module,
+        capture: Callable[[], dict[str, Any]],
+        restore: Callable[[dict[str, Any]], None],
+        is_stopping: Callable[[], bool],
     ) -> nn.Module:
+        self._is_stopping = is_stopping
         self._fingerprint = _fingerprint(model)
         self._state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
         self._capture, self._restore = capture, restore
@@ -99,6 +108,8 @@ class Together:
     # A step
 
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        if self._bench is not None:
+            return self._practise(self._bench, step, batch_of)
         self._membership.join(step)
         manager = self._membership.manager
         self._batch_of = batch_of
@@ -128,9 +139,12 @@ class Together:
 
     def exchange_in(self, *, this_pass: bool) -> None:
         # What DDP's no_sync sets, but for a forward pass that the script makes.
-        self._get_exchange().wrapped.require_backward_grad_sync = this_pass
+        self._get_exchange().wrapped.require_backward_grad_sync = this_pass and self._bench is None
 
     def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool) -> Slice:
+        if self._bench is not None:
+            self._practice = Total(weight or 1.0, loss_sum, scale)
+            return self._part
         if self._is_presumed:
             self._timer.lap("compute_s")
             self._confirm()
@@ -141,6 +155,8 @@ class Together:
         return self._part
 
     def total(self) -> Total:
+        if self._bench is not None:
+            return self._practice
         manager = self._membership.manager
         sums, self._told = self._get_exchange().end()
         self._timer.lap("exchange_wait_s")
@@ -153,6 +169,9 @@ class Together:
         return Total(sums.weight or 1.0, sums.loss, sums.scale / sums.samples if sums.samples else 1.0)
 
     def commit(self) -> bool:
+        if self._bench is not None:
+            self._end_practice(self._bench)
+            return False
         manager = self._membership.manager
         committed = bool(manager.should_commit())
         self._get_exchange().settle(committed=committed)
@@ -171,6 +190,9 @@ class Together:
             self._committed_at = now
             self._group.is_new = False
             self._settled = self._roster
+            if self._balance.benched:
+                self._is_steady = False  # the others are gone with the next step
+                self._sit_down(self._roster)
         return committed
 
     def _confirm(self) -> None:
@@ -254,6 +276,38 @@ class Together:
         part = parts[takers.index(roster.mine)]
         return Slice(step, part.start, part.stop)
 
+    # On the bench
+
+    def _sit_down(self, roster: Roster) -> None:
+        """Leave the ring, if this machine is one of those without which a step is shorter."""
+        if self._place.machine not in self._balance.benched:
+            return
+        peers = [m.state_address for m in roster.members if m.machine not in self._balance.benched]
+        self._bench = Bench(peers, self._membership.fetch, max(1, self._part.num_samples))
+        self._membership.leave()
+
+    def _practise(self, bench: Bench, step: int, batch_of: Callable[[int], int]) -> Slice:
+        """Wait, catch up with the others, and take a part that does not count."""
+        bench.wait(self._is_stopping)
+        state = None if self._is_stopping() else bench.newest_state()
+        if state is not None:
+            self._heal(state)
+            step = int(state["step"])
+        bench.begin()
+        self._part = Slice(step, 0, min(bench.num_samples, batch_of(step)))
+        return self._part
+
+    def _end_practice(self, bench: Bench) -> None:
+        """Whatever this step computed is forgotten; what it cost may bring the machine back."""
+        self._get_exchange().settle(committed=False)
+        if bench.is_over:
+            return
+        pays = self._balance.practised(self._place.name, self._part.num_samples, bench.seconds())
+        if pays or bench.is_deserted:
+            self._say("this machine takes part again")
+            self._bench, self._membership = None, self._enlist()
+            self._is_spoiled = self._is_steady = False
+
     # Between steps
 
     @property
@@ -263,7 +317,7 @@ class Together:
     @property
     def writes(self) -> bool:
         """The first worker by name writes checkpoints."""
-        return self._roster is None or self._roster.mine == 0
+        return self._bench is None and (self._roster is None or self._roster.mine == 0)
 
     def part_of(self, num_samples: int) -> range:
         self._evaluating_since = time.monotonic()
@@ -285,6 +339,11 @@ class Together:
             raise Lost(str(error)) from error
         self._evaluation_patience.committed(time.monotonic() - self._evaluating_since)
         return summed.to(values.device)
+
+    def finish(self) -> None:
+        if self._bench is None and self._settled is not None:
+            self._get_exchange().remember()
+            self._membership.finish()
 
     def close(self) -> None:
         if self._settled is not None:

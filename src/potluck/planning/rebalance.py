@@ -9,6 +9,7 @@ import numpy as np
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile, calibrate
 from potluck.planning.plan import Plan, describe, make_plan, should_change
+from potluck.planning.water_filling import Numbers
 
 
 class Told(NamedTuple):
@@ -54,6 +55,8 @@ class Decision:
     """The plan for the steps that follow, and why it differs from the one before; no reason if it does not."""
 
     plan: Plan
+    cluster: Cluster
+    """What it was made from: costs, and the exchange as it was seen."""
     reason: str = ""
 
 
@@ -75,16 +78,17 @@ def rebalance(
     cluster = Cluster(workers=members, links=setting.links, exchange=setting.exchange)
     names = tuple(worker.name for worker in members)
     if current is None or current.workers != names:
-        return Decision(make_plan(cluster, setting.batch, setting.policy, setting.keep), "the workers changed")
+        plan = make_plan(cluster, setting.batch, setting.policy, setting.keep)
+        return Decision(plan, cluster, "the workers changed")
     cluster = _as_seen(cluster, told, current)
     now = describe(cluster, current.shares, current.policy)
     if setting.policy != "dynamic":
-        return Decision(now)
+        return Decision(now, cluster)
     proposed = make_plan(cluster, setting.batch, setting.policy, setting.keep)
     if not should_change(now, proposed):
-        return Decision(now)
+        return Decision(now, cluster)
     gain = 1 - proposed.prediction.step_s / now.prediction.step_s
-    return Decision(proposed, f"a step should be {100 * gain:.0f} % shorter")
+    return Decision(proposed, cluster, f"a step should be {100 * gain:.0f} % shorter")
 
 
 def _as_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> Cluster:
@@ -92,7 +96,18 @@ def _as_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> Cluster:
     waits = [numbers.exchange_wait_s for numbers, share in zip(told, current.shares, strict=True) if share > 0]
     shares = np.array(current.shares)
     work_s = float(cluster.table.seconds(shares).max())
-    wire_s = cluster.wire_s(cluster.is_active(shares))
+    active = cluster.is_active(shares)
+    if not cluster.links and active.sum() > 1 and min(waits) > 0:
+        return replace(cluster, links=_links_as_seen(cluster, active, min(waits)))
+    wire_s = cluster.wire_s(active)
     if wire_s <= 0:
-        return replace(cluster, overhead_s=min(waits))  # nobody measured the links: what is seen must do
+        return replace(cluster, overhead_s=min(waits))
     return replace(cluster, exchange=calibrate(cluster.exchange, wire_s, work_s, min(waits)))
+
+
+def _links_as_seen(cluster: Cluster, active: Numbers, wait_s: float) -> dict[str, LinkProfile]:
+    """Nobody measured the links: the ring is as slow as it is seen to be, and nobody can say through whom."""
+    num_workers = int(np.bincount(cluster.machine_of)[active].sum())
+    sending = 2 * (num_workers - 1) / num_workers * cluster.exchange.num_bytes
+    seen = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=max(1.0, sending) / wait_s)
+    return dict.fromkeys(cluster.machines, seen)

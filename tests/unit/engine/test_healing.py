@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from potluck.core.errors import GroupError
-from potluck.engine.healing import StateExchange
+from potluck.engine.healing import NEWEST, StateExchange
 from potluck.engine.state_wire import allocate, describe, rebuild
 
 STATE = {
@@ -176,3 +176,11 @@ def test_nothing_is_sent_of_a_state_that_moves_on(exchanges):
     peer.open(7, capture)
     with pytest.raises(GroupError, match="broke off"):
         me.recv_checkpoint(0, peer.metadata(), 7, SECONDS)
+
+
+def test_a_peer_that_follows_gets_whatever_step_there_is(exchanges):
+    has, wants = exchanges(step=7), exchanges()
+    assert same(wants.fetch(has.metadata(), NEWEST, SECONDS), STATE)
+    has.disallow_checkpoint()
+    with pytest.raises(GroupError, match="it is not at step"):
+        wants.fetch(has.metadata(), NEWEST, SECONDS)
