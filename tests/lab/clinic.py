@@ -62,8 +62,8 @@ class Clinic:
         start = time.monotonic()
         ended = self.train()
         assert ended.worked, f"the machines do not train although nothing is wrong: {ended.output}"
-        # What takes three times as long as a healthy run does not work.
-        self._fails_s = max(4.0, 3 * (time.monotonic() - start))
+        # What takes twice as long as a healthy run does not work.
+        self._fails_s = max(2.5, 2 * (time.monotonic() - start))
 
     @contextmanager
     def listening(self, name: str, **variables: str) -> Iterator[str]:
@@ -79,7 +79,22 @@ class Clinic:
         process = self.lab[name].start([POTLUCK, "doctor", "--listen", *more], cwd=ROOT, env=variables)
         return process, process.expect("--reach", timeout_s=30).partition("--reach ")[2]
 
-    def train(
+    def train(self, *, patience_s: float = WORKS_S, **options: Any) -> Ended:
+        """Train on the machines, in shells in which the fixes were typed before. Ends when all or one has."""
+        with self._training(**options) as workers:
+            return self._see_the_end(workers, time.monotonic() + patience_s)
+
+    @contextmanager
+    def failing(self, **options: Any) -> Iterator[None]:
+        """Training that ends with an error, or gets nowhere in the time in which it otherwise would; meanwhile ask."""
+        deadline = time.monotonic() + self._fails_s
+        with self._training(**options) as workers:
+            yield
+            ended = self._see_the_end(workers, deadline)
+        assert not ended.worked, f"training works although something is wrong: {ended.output}"
+
+    @contextmanager
+    def _training(
         self,
         *,
         oak: Mapping[str, str] | None = None,
@@ -87,25 +102,23 @@ class Clinic:
         fixes: Sequence[Mapping[str, Any]] = (),
         command: Sequence[str] = (str(HERE / "ddp_worker.py"),),
         machines: Sequence[str] = (OAK, ELM),
-        patience_s: float = WORKS_S,
-    ) -> Ended:
-        """Train on the machines, in shells in which the fixes were typed before. Ends when all or one has."""
+    ) -> Iterator[list[Process]]:
         wanted = {OAK: oak or ETH0, ELM: elm or ETH0}
         workers = [self._train_on(name, rank, wanted[name], fixes, command) for rank, name in enumerate(machines)]
-        deadline = time.monotonic() + patience_s
+        try:
+            yield workers
+        finally:
+            for worker in workers:
+                worker.kill()
+                worker.wait(10)
+
+    def _see_the_end(self, workers: list[Process], deadline: float) -> Ended:
         while time.monotonic() < deadline and not any(worker.returncode for worker in workers):
             if all(worker.returncode == 0 for worker in workers):
                 break
             time.sleep(0.02)
-        codes = [worker.returncode for worker in workers]
-        for worker in workers:
-            worker.kill()
-            worker.wait(10)
-        return Ended(worked=all(code == 0 for code in codes), output="\n".join(worker.output for worker in workers))
-
-    def fails(self, **options: Any) -> bool:
-        """Whether training ends with an error, or does not get anywhere in the time in which it otherwise would."""
-        return not self.train(patience_s=self._fails_s, **options).worked
+        worked = all(worker.returncode == 0 for worker in workers)
+        return Ended(worked=worked, output="\n".join(worker.output for worker in workers))
 
     def diagnose(
         self, check: str, *, on: str, reach: Sequence[str] = (), variables: Mapping[str, str] | None = None

@@ -57,8 +57,8 @@ class Gathering:
         process = self.start(machine, *arguments, **options)
         return process.wait(timeout_s), process.output
 
-    def host(self, *options):
-        process = self.start("rosa", "host", *options)
+    def host(self, *options, env=None):
+        process = self.start("rosa", "host", *options, env=env)
         self.line = process.expect("potluck join p1-", 30).split()[2]
         return process
 

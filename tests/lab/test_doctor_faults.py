@@ -35,19 +35,19 @@ def only(findings: list[dict[str, Any]], machine: str) -> list[dict[str, Any]]:
 
 def test_own_name_on_loopback(clinic: Clinic) -> None:
     plain = {"GLOO_SOCKET_IFNAME": ""}
-    assert clinic.fails(oak=plain, elm=plain)
-    fixes = []
-    for name in (OAK, ELM):
-        launch = {"MASTER_ADDR": ADDRESSES[OAK], **plain}
-        fixes += only(clinic.diagnose("hostname-loopback", on=name, variables=launch), name)
+    with clinic.failing(oak=plain, elm=plain):
+        fixes = []
+        for name in (OAK, ELM):
+            launch = {"MASTER_ADDR": ADDRESSES[OAK], **plain}
+            fixes += only(clinic.diagnose("hostname-loopback", on=name, variables=launch), name)
     ended = clinic.train(oak=plain, elm=plain, fixes=fixes)
     assert ended.worked, ended.output
 
 
 def test_a_name_that_one_machine_does_not_know(clinic: Clinic) -> None:
     by_name = {**ETH0, "MASTER_ADDR": "oak"}
-    assert clinic.fails(elm=by_name)
-    fixes = only(clinic.diagnose("name-unresolvable", on=ELM, reach=[OAK], variables=by_name), ELM)
+    with clinic.failing(elm=by_name):
+        fixes = only(clinic.diagnose("name-unresolvable", on=ELM, reach=[OAK], variables=by_name), ELM)
     ended = clinic.train(elm=by_name, fixes=fixes)
     assert ended.worked, ended.output
 
@@ -55,18 +55,18 @@ def test_a_name_that_one_machine_does_not_know(clinic: Clinic) -> None:
 @pytest.mark.parametrize("value", ["^lo", "enp9s0"])
 def test_an_interface_name_that_gloo_does_not_know(clinic: Clinic, value: str) -> None:
     wrong = {"GLOO_SOCKET_IFNAME": value}
-    assert clinic.fails(elm=wrong)
-    fixes = only(clinic.diagnose("ifname-invalid", on=ELM, variables=wrong), ELM)
+    with clinic.failing(elm=wrong):
+        fixes = only(clinic.diagnose("ifname-invalid", on=ELM, variables=wrong), ELM)
     ended = clinic.train(elm=wrong, fixes=fixes)
     assert ended.worked, ended.output
 
 
 def test_a_bridge_of_containers_instead_of_the_cable(clinic: Clinic) -> None:
     wrong = {"GLOO_SOCKET_IFNAME": "docker0"}
-    assert clinic.fails(oak=wrong, elm=wrong)
-    fixes = []
-    for name in (OAK, ELM):
-        fixes += only(clinic.diagnose("virtual-interface", on=name, variables=wrong), name)
+    with clinic.failing(oak=wrong, elm=wrong):
+        fixes = []
+        for name in (OAK, ELM):
+            fixes += only(clinic.diagnose("virtual-interface", on=name, variables=wrong), name)
     ended = clinic.train(oak=wrong, elm=wrong, fixes=fixes)
     assert ended.worked, ended.output
 
@@ -74,9 +74,9 @@ def test_a_bridge_of_containers_instead_of_the_cable(clinic: Clinic) -> None:
 @pytest.mark.parametrize("action", ["drop", "reject"])
 def test_high_ports_blocked_one_way(clinic: Clinic, action: str) -> None:
     clinic.guard(OAK, action)
-    assert clinic.fails()
-    findings = clinic.diagnose("ephemeral-ports", on=ELM, reach=[OAK])
-    assert action in findings[0]["what"]
+    with clinic.failing():
+        findings = clinic.diagnose("ephemeral-ports", on=ELM, reach=[OAK])
+        assert action in findings[0]["what"]
     ended = clinic.train(fixes=only(findings, OAK))
     assert ended.worked, ended.output
 
@@ -85,17 +85,18 @@ def test_high_ports_blocked_one_way(clinic: Clinic, action: str) -> None:
 def test_high_ports_blocked_both_ways(clinic: Clinic) -> None:
     clinic.guard(OAK, "drop")
     clinic.guard(ELM, "drop")
-    assert clinic.fails()
-    findings = clinic.diagnose("ephemeral-ports", on=OAK, reach=[ELM])
-    assert {one["machine"] for one in findings} == {OAK, ELM}
+    with clinic.failing():
+        findings = clinic.diagnose("ephemeral-ports", on=OAK, reach=[ELM])
+        assert {one["machine"] for one in findings} == {OAK, ELM}
     ended = clinic.train(fixes=[fix for one in findings for fix in one["fixes"][:1]])
     assert ended.worked, ended.output
 
 
 def test_high_ports_blocked_on_the_way_out(clinic: Clinic) -> None:
     clinic.guard(ELM, "drop", direction="out")
-    assert clinic.fails()
-    ended = clinic.train(fixes=only(clinic.diagnose("ephemeral-ports", on=OAK, reach=[ELM]), ELM))
+    with clinic.failing():
+        fixes = only(clinic.diagnose("ephemeral-ports", on=OAK, reach=[ELM]), ELM)
+    ended = clinic.train(fixes=fixes)
     assert ended.worked, ended.output
 
 
@@ -106,17 +107,18 @@ def test_no_route_to_a_machine_whose_firewall_says_so(clinic: Clinic) -> None:
     )
     passes = "nft insert rule inet filter input tcp dport { 29498, 29500 } accept"
     assert clinic.lab[OAK].run(["bash", "-c", f"{rule} && {passes}"]).returncode == 0
-    assert clinic.fails()
-    ended = clinic.train(fixes=only(clinic.diagnose("no-route", on=ELM, reach=[OAK]), OAK))
+    with clinic.failing():
+        fixes = only(clinic.diagnose("no-route", on=ELM, reach=[OAK]), OAK)
+    ended = clinic.train(fixes=fixes)
     assert ended.worked, ended.output
 
 
 def test_the_meeting_port_is_taken(clinic: Clinic) -> None:
     server = clinic.lab[OAK].start(["python3", "-m", "http.server", "29500"], cwd=clinic.folder)
     server.expect("Serving", timeout_s=20)
-    assert clinic.fails()
-    findings = clinic.diagnose("port-in-use", on=OAK, variables={"RANK": "0"})
-    assert "python3" in findings[0]["what"]
+    with clinic.failing():
+        findings = clinic.diagnose("port-in-use", on=OAK, variables={"RANK": "0"})
+        assert "python3" in findings[0]["what"]
     everywhere = [{**fix, "machine": name} for fix in only(findings, OAK) for name in (OAK, ELM)]
     ended = clinic.train(fixes=everywhere)
     server.kill()
@@ -126,8 +128,8 @@ def test_the_meeting_port_is_taken(clinic: Clinic) -> None:
 
 def test_nobody_is_at_the_address_that_all_dial(clinic: Clinic) -> None:
     wrong = {**ETH0, "MASTER_ADDR": "10.77.0.9"}
-    assert clinic.fails(oak=wrong, elm=wrong)
-    fixes = only(clinic.diagnose("nobody-hosts", on=OAK, variables={**wrong, "RANK": "0"}), OAK)
+    with clinic.failing(oak=wrong, elm=wrong):
+        fixes = only(clinic.diagnose("nobody-hosts", on=OAK, variables={**wrong, "RANK": "0"}), OAK)
     ended = clinic.train(oak=wrong, elm=wrong, fixes=[{**fix, "machine": name} for fix in fixes for name in (OAK, ELM)])
     assert ended.worked, ended.output
 
@@ -135,19 +137,20 @@ def test_nobody_is_at_the_address_that_all_dial(clinic: Clinic) -> None:
 @pytest.mark.slow
 def test_large_packets_are_lost(clinic: Clinic) -> None:
     clinic.lab[ELM].limit_packets(1280)
-    assert clinic.fails()
-    findings = clinic.diagnose("mtu", on=ELM, reach=[OAK])
-    assert {one["machine"] for one in findings} == {OAK, ELM}
-    # The kernel's switch lets four bytes more through, which a VLAN's tag might need.
-    assert all(re.search(r"; 128[0-4] bytes pass", one["what"]) for one in findings)
+    with clinic.failing():
+        findings = clinic.diagnose("mtu", on=ELM, reach=[OAK])
+        assert {one["machine"] for one in findings} == {OAK, ELM}
+        # The kernel's switch lets four bytes more through, which a VLAN's tag might need.
+        assert all(re.search(r"; 128[0-4] bytes pass", one["what"]) for one in findings)
     ended = clinic.train(fixes=[fix for one in findings for fix in one["fixes"]])
     assert ended.worked, ended.output
 
 
 def test_little_shared_memory(clinic: Clinic) -> None:
     with_loader = [str(HERE / "ddp_worker.py"), "1"]
-    assert clinic.fails(command=with_loader)
-    ended = clinic.train(command=with_loader, fixes=only(clinic.diagnose("shm-small", on=ELM), ELM))
+    with clinic.failing(command=with_loader):
+        fixes = only(clinic.diagnose("shm-small", on=ELM), ELM)
+    ended = clinic.train(command=with_loader, fixes=fixes)
     assert ended.worked, ended.output
 
 
@@ -155,8 +158,8 @@ def test_a_full_disk(clinic: Clinic) -> None:
     settings = ["--num-samples", "64", "--global-batch", "32", "--max-steps", "1", "--experiment-name", "full"]
     command = [str(HERE / "potluck_worker.py"), "train", *settings]
     full = {"POTLUCK_RUNS_DIR": str(clinic.folder / "disk" / "runs"), "WORLD_SIZE": "1", "HOME": str(clinic.folder)}
-    assert clinic.fails(elm=full, command=command, machines=[ELM])
-    fixes = only(clinic.diagnose("disk-full", on=ELM, variables=full), ELM)
+    with clinic.failing(elm=full, command=command, machines=[ELM]):
+        fixes = only(clinic.diagnose("disk-full", on=ELM, variables=full), ELM)
     ended = clinic.train(elm=full, command=command, machines=[ELM], fixes=fixes)
     assert ended.worked, ended.output
     assert (clinic.folder / "experiments" / "full" / "checkpoints").exists()
@@ -171,8 +174,9 @@ def test_two_machines_of_one_name(clinic: Clinic) -> None:
 
 def test_an_interface_that_is_switched_off(clinic: Clinic) -> None:
     clinic.lab[ELM].run(["ip", "link", "set", "dev", "eth0", "down"])
-    assert clinic.fails()
-    ended = clinic.train(fixes=only(clinic.diagnose("no-network", on=ELM), ELM))
+    with clinic.failing():
+        fixes = only(clinic.diagnose("no-network", on=ELM), ELM)
+    ended = clinic.train(fixes=fixes)
     assert ended.worked, ended.output
 
 

@@ -1,4 +1,4 @@
-"""Three machines meet: runs start on all of them, who comes late takes part, who leaves costs no step."""
+"""Three machines meet: runs start on all, who comes late takes part, who leaves costs no step, the doctor sees all."""
 
 import json
 import shutil
@@ -8,10 +8,12 @@ import time
 
 import pytest
 
+from lab.cluster import FirewallRule
 from tests.lab.gathering import MACHINES, ROOT, SMALL, Gathering, samples_by_step
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
 MOST_TO_FIRST_STEP_S = 15.0
+MOST_TO_EXAMINE_S = 10.0
 
 
 def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
@@ -71,6 +73,7 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         agents["lily"].expect("started by root@lily", 1)
         assert "runs code from root@lily" in agents["lily"].output
 
+        assert_the_doctor_names_a_blocked_direction_and_its_rule_makes_all_well(gathering)
         assert_the_token_is_in_no_file_but_its_own(gathering)
 
         # The roster, and a goodbye from elsewhere.
@@ -85,6 +88,42 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         assert "does not know this machine" in output
 
 
+def assert_the_doctor_names_a_blocked_direction_and_its_rule_makes_all_well(gathering):
+    """Between two that are not the host, asked for by one of them; then all three, asked for by the host."""
+    fern = gathering.lab["fern"]
+    fern.set_firewall([FirewallRule(action="drop", protocol="tcp", ports="1024-65535", peer="lily")])
+    findings, _, seconds = examine(gathering, "lily", "ephemeral-ports")
+    print(f"one blocked direction, without torch: {seconds:.1f} s")
+    (blocked,) = (one for one in findings if one["status"] == "fail")
+    assert blocked["machine"] == "fern"
+    assert "drops connections from lily to high ports" in blocked["what"]
+    (fix,) = blocked["fixes"]
+    assert fix["machine"] == "fern"
+    assert "10.77.0.1" not in str(fix["commands"])  # rosa needs no rule
+    assert fern.run(["bash", "-ec", "\n".join(fix["commands"])]).returncode == 0
+
+    findings, seen, seconds = examine(gathering, "rosa")
+    print(f"three healthy machines, with the all-reduce: {seconds:.1f} s")
+    assert {one["status"] for one in findings} == {"ok"}, [one for one in findings if one["status"] != "ok"]
+    assert seconds < MOST_TO_EXAMINE_S
+    assert {(one["source"], one["target"]) for one in seen["links"]} == {
+        (source, target) for source in MACHINES for target in MACHINES if source != target
+    }
+    assert all(set(link["ports"].values()) == {"open"} for link in seen["links"])
+    assert [one["machine"] for one in seen["reductions"]] == list(MACHINES)
+    assert all(one["is_sum_right"] and one["names"] == list(MACHINES) for one in seen["reductions"])
+
+
+def examine(gathering, machine, *checks):
+    """Findings, everything that was seen, and the seconds that it took."""
+    start = time.monotonic()
+    only = [word for check in checks for word in ("--check", check)]
+    _, output = gathering.run(machine, "doctor", "--cluster", "--json", *only)
+    seconds = time.monotonic() - start
+    told = json.loads(output[output.index("{") :])
+    return told["findings"], told["seen"], seconds
+
+
 def assert_secrets_are_in_no_arguments(gathering, run):
     """Everybody on a machine can list the arguments of its processes."""
     homes = [gathering.place(name) / "home" for name in MACHINES]
@@ -97,7 +136,7 @@ def assert_secrets_are_in_no_arguments(gathering, run):
 def assert_the_token_is_in_no_file_but_its_own(gathering):
     own = gathering.place("rosa") / "home" / "host" / "token"
     token = bytes.fromhex(own.read_text())
-    spellings = [token, token.hex().encode(), gathering.line.rsplit("-", 1)[1].encode()]
+    spellings = [token, token.hex().encode(), gathering.line.split("-", 3)[3].encode()]
     for file in gathering.folder.rglob("*"):
         if file.is_file() and file != own:
             assert not any(spelling in file.read_bytes() for spelling in spellings), file

@@ -30,7 +30,7 @@ for epoch in run.epochs(6):
     for inputs, targets in loader:
         if run.step == 12 and marker.name == "crash-lily" and not marker.exists():
             marker.touch()
-            raise ValueError("the twelfth step is too much")
+            raise OSError(28, "No space left on device")
         run.backward(nn.functional.cross_entropy(model(inputs), targets))
         optimizer.step()
         optimizer.zero_grad()
@@ -49,9 +49,10 @@ def test_crashes_missing_packages_and_choices_of_machines(tmp_path):
 
         crashed = gathering.start("lily", "run", code / "train.py", tmp_path / "crash-")
         assert crashed.wait(90) == 0, crashed.output
-        assert crashed.output.count("ValueError: the twelfth step is too much") == 2, (
-            crashed.output
-        )  # in words, in trace
+        # In words and in the traceback, then what the doctor knows about it.
+        assert crashed.output.count("OSError: [Errno 28] No space left on device") == 2, crashed.output
+        assert crashed.output.count("cause: the disk is full") == 1
+        assert "fix: potluck doctor --check disk-full" in crashed.output
         assert crashed.output.count("worker lily-1 crashed; it starts again") == 1
         assert "Traceback (most recent call last)" in crashed.output
         steps = [record.event.step for record in gathering.steps("train-1", "lily")]

@@ -3,24 +3,29 @@
 import signal
 import socket
 import ssl
+import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from potluck.core.errors import MeetingError
+from potluck.machine.snapshot import take_facts
 from potluck.meeting import client as clients
 from potluck.meeting.bundle import pack
 from potluck.meeting.client import HostClient, NotAdmittedError, knock, measure_clock
-from potluck.meeting.facts import read_facts
+from potluck.meeting.examining import examine_joined
+from potluck.meeting.facts import introduce
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation, read_invitation
 from potluck.meeting.joining import join
 from potluck.meeting.reach import listening
-from potluck.meeting.wire import PROOF_HEADER, JoinRequest, PollRequest
+from potluck.meeting.visited import Visited
+from potluck.meeting.wire import PROOF_HEADER, JoinRequest, Orders, PollRequest, Report
 from tests.multiprocess.command import Command
 
 HERE = "127.0.0.1"
+SEEN = take_facts(with_torch=False)
 
 
 def free_port():
@@ -72,7 +77,7 @@ def other(invitation, **changes):
 
 def request_for(client, machine="lily", machine_id="lily-id", ahead_s=None, **versions):
     version, measured_s, round_trip_s = measure_clock(client)
-    facts = read_facts(machine, machine_id, HERE)
+    facts = introduce(SEEN, machine=machine, machine_id=machine_id, address=HERE, network="127.0.0.0/8")
     facts = facts.model_copy(update={"versions": {**facts.versions, **versions}})
     return JoinRequest(
         challenge=version.challenge,
@@ -85,7 +90,7 @@ def request_for(client, machine="lily", machine_id="lily-id", ahead_s=None, **ve
 
 
 def test_a_machine_joins_and_a_restarted_host_still_knows_it(host, workplace):
-    membership = join(host.invitation, "lily", Home(workplace / "lily"))
+    membership = join(host.invitation, "lily", Home(workplace / "lily"), SEEN)
     assert membership.host == "rosa"
     assert Home(workplace / "lily").membership() == membership
     assert (workplace / "lily" / "joined.json").stat().st_mode & 0o077 == 0
@@ -109,7 +114,7 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
     invitation, home = host.invitation, Home(workplace / "lily")
 
     with pytest.raises(MeetingError, match="token is not this host's"):
-        join(other(invitation, token=bytes(16)), "lily", home)
+        join(other(invitation, token=bytes(16)), "lily", home, SEEN)
 
     sent = []
     with monkeypatch.context() as patched:
@@ -118,7 +123,7 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
             HostClient(HERE, host.port, bytes(16)).ask("GET", "/version")
     assert not sent  # not a byte of a request before the certificate is right
     with pytest.raises(MeetingError, match="another certificate"):
-        join(other(invitation, fingerprint=bytes(16)), "lily", home)
+        join(other(invitation, fingerprint=bytes(16)), "lily", home, SEEN)
 
     with HostClient(HERE, host.port, invitation.fingerprint) as client:
         # A request that somebody has recorded, sent once more.
@@ -154,7 +159,7 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
 
     # The token was printed once, in the line that is there to be pasted, and is nowhere else.
     shown = host.output()
-    secret = str(invitation).rsplit("-", 1)[1]
+    secret = str(invitation).split("-", 3)[3]
     assert shown.count(secret) == 1
     assert invitation.token.hex() not in shown
     for process in Path("/proc").glob("[0-9]*/cmdline"):
@@ -180,7 +185,7 @@ def test_bundles_come_from_members_only_and_must_be_what_they_say(host, workplac
     bundle = pack(script.parent, script)
     with HostClient(HERE, host.port, host.invitation.fingerprint) as stranger, pytest.raises(NotAdmittedError):
         stranger.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
-    membership = join(host.invitation, "lily", Home(workplace / "lily"))
+    membership = join(host.invitation, "lily", Home(workplace / "lily"), SEEN)
     with HostClient.of(membership) as member:
         member.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
         assert member.send("GET", f"/bundles/{bundle.hash}") == bundle.data
@@ -203,7 +208,61 @@ def _archive_with(name):
 
 
 def test_a_credential_of_one_host_is_nothing_to_another(host, workplace):
-    membership = join(host.invitation, "lily", Home(workplace / "lily"))
+    membership = join(host.invitation, "lily", Home(workplace / "lily"), SEEN)
     stranger = Membership(**{**membership.model_dump(), "credential": "x" * 43})
     with HostClient.of(stranger) as client, pytest.raises(NotAdmittedError, match="does not know this machine"):
         client.ask("GET", "/status")
+
+
+class Attending:
+    """A joined machine's part of a visit, as its agent does it, without workers."""
+
+    def __init__(self, membership):
+        self.membership = membership
+        self._visited = Visited(membership)
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._listen)
+        self._thread.start()
+
+    def _listen(self):
+        known = ""
+        with HostClient.of(self.membership) as client:
+            while not self._done.is_set():
+                orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))
+                known = orders.digest
+                self._visited.follow(orders.visits)
+        self._visited.close()
+
+    def close(self):
+        self._done.set()
+        with HostClient.of(self.membership) as client:
+            client.ask("POST", "/visits")  # wakes everybody who waits for orders
+        self._thread.join(10)
+
+
+def test_the_doctor_sees_every_joined_machine_that_is_here(host, workplace):
+    told = []
+    memberships = [join(host.invitation, name, Home(workplace / name), SEEN) for name in ("lily", "fern")]
+    lily, fern = [Attending(one) for one in memberships]
+    try:
+        seen = examine_joined(lily.membership, with_torch=False, tell=told.append)
+        assert [facts.machine for facts in seen.machines] == ["lily", "fern"]
+        assert [(link.source, link.target, link.is_open) for link in seen.links] == [
+            ("lily", "fern", True),
+            ("fern", "lily", True),
+        ]
+        assert not told
+    finally:
+        lily.close()
+        fern.close()
+    with HostClient.of(fern.membership) as client:
+        client.ask("POST", "/report", Report(is_leaving=True))
+        with pytest.raises(MeetingError, match="does not understand"):
+            client.send("POST", "/visits/x/questions", b'{"machine": "lily", "ask": "{}"}')
+    attending = Attending(lily.membership)
+    try:
+        seen = examine_joined(lily.membership, with_torch=False, tell=told.append)
+    finally:
+        attending.close()
+    assert [facts.machine for facts in seen.machines] == ["lily"]
+    assert "lily is the only machine here" in told[0]

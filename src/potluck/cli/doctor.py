@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from potluck.doctor.case import Examination
+    from potluck.doctor.case import Examination, Peer, Plan
     from potluck.doctor.finding import Finding
 
 BETWEEN = "Between machines"
@@ -26,6 +26,10 @@ def doctor(
     port: Annotated[
         int | None, typer.Option("--port", help="The port for --listen (29498).", rich_help_panel=BETWEEN)
     ] = None,
+    cluster: Annotated[
+        bool,
+        typer.Option("--cluster", help="Examine all machines that have joined the host.", rich_help_panel=BETWEEN),
+    ] = False,
     reach: Annotated[
         list[str] | None,
         typer.Option(
@@ -64,11 +68,14 @@ def doctor(
         return print(write_fix_script(fix_script, read_environment().machine, peers, undo=undo), end="")
     if listen:
         return _listen(port)
-    from potluck.doctor.case import Examination, Plan
+    from potluck.doctor.case import Examination
     from potluck.machine.snapshot import take_facts
 
-    plan = Plan(peers=tuple(peers))
-    if reach:
+    plan = _plan(tuple(peers))
+    if cluster:
+        seen = _examine_cluster(with_torch=needs_torch(only))
+        findings = examine_all(seen, only=only)
+    elif reach:
         from potluck.doctor.probing.reaching import reach_machines
 
         seen = reach_machines(reach, plan, with_torch=needs_torch(only))
@@ -79,6 +86,36 @@ def doctor(
         findings = examine_machine(seen.machines[0], plan, only=only)
     _show(seen, findings, as_json=as_json, with_ok=show_all or bool(only))
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
+
+
+def _plan(peers: "tuple[Peer, ...]") -> "Plan":
+    """What is known of this machine's cluster."""
+    from potluck.core.environment import read_environment
+    from potluck.doctor.case import Plan
+
+    home = read_environment().home
+    if (home / "joined.json").is_file():
+        from potluck.meeting.home import Home
+
+        membership = Home(home).membership()
+        if membership is not None and Home(home).is_joined_now():
+            return Plan(peers=peers, host=membership.address, host_port=membership.port)
+    return Plan(peers=peers)
+
+
+def _examine_cluster(*, with_torch: bool) -> "Examination":
+    import sys
+
+    from potluck.core.environment import read_environment
+    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.examining import examine_joined
+    from potluck.meeting.home import Home
+
+    def tell(text: str) -> None:
+        print(text, file=sys.stderr)
+
+    with Cluster(Home(read_environment().home)) as cluster:
+        return examine_joined(cluster.membership, with_torch=with_torch, tell=tell)
 
 
 def _show(seen: "Examination", findings: "list[Finding]", *, as_json: bool, with_ok: bool) -> None:

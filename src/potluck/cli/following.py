@@ -9,6 +9,7 @@ from typing import Any
 
 from potluck.cli.display import TrainingDisplay, show_training
 from potluck.core.errors import MeetingError
+from potluck.doctor.explain import explain
 from potluck.events.types import RunStarted
 from potluck.meeting.cluster import Cluster
 from potluck.meeting.together_view import TogetherView
@@ -21,6 +22,7 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
     name = started["run"]
     view = TogetherView()
     crashes: set[tuple[str, int, str]] = set()
+    names = {machine["address"]: machine["machine"] for machine in cluster.status()["machines"]}
     host, here = cluster.membership.host, cluster.membership.machine
     runs_dir = str(Path(started["folder"]).parent)
     with show_training(is_shown=True, runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}")) as display:
@@ -33,14 +35,16 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
                 for file, text in news.chunks:
                     if file.startswith("logs/"):
                         _print_output(display, file, text)
-                _tell_crashes(display, news.run, crashes)
+                _tell_crashes(display, news.run, crashes, names)
                 started = news.run
         view.end(started["state"])
         display.state = view.state
     if started["state"] == "failed":
+        known = [f"{one.cause}: {one.fix}" for one in explain(started["message"], names)]
         raise MeetingError(
             f"run {name} failed\n{started['message']}".rstrip(),
-            fix=f"mend what is named above; what the workers printed is in {started['folder']}/logs",
+            fix=f"{'; '.join(known) or 'mend what is named above'}; "
+            f"what the workers printed is in {started['folder']}/logs",
         )
     return 0 if started["state"] == "finished" else EXIT_STOPPED
 
@@ -59,8 +63,10 @@ def _print_output(display: TrainingDisplay, file: str, text: str) -> None:
         display.say(f"{worker}: {line}")
 
 
-def _tell_crashes(display: TrainingDisplay, run: dict[str, Any], told: set[tuple[str, int, str]]) -> None:
-    """Each crash once, with its traceback, by the machine's name."""
+def _tell_crashes(
+    display: TrainingDisplay, run: dict[str, Any], told: set[tuple[str, int, str]], names: dict[str, str]
+) -> None:
+    """Each crash once, with its traceback, by the machine's name, and what is known about it."""
     for machine, workers in run["workers"].items():
         for worker in workers:
             key = (machine, worker["restarts"], worker["message"])
@@ -68,6 +74,8 @@ def _tell_crashes(display: TrainingDisplay, run: dict[str, Any], told: set[tuple
                 told.add(key)
                 again = "" if worker["state"] == "failed" else "; it starts again"
                 display.say(f"worker {machine}-{worker['number']} crashed{again}:\n{worker['message']}")
+                for known in explain(worker["message"], names):
+                    display.say(f"cause: {known.cause}\n  fix: {known.fix}")
 
 
 @contextmanager

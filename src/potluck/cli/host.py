@@ -19,7 +19,9 @@ def host(
 ) -> None:
     """Hold the meeting point: print the line to paste on other machines, and show who is here."""
     import asyncio
+    import sys
 
+    from potluck.cli.looking import look_here
     from potluck.cli.roster_display import RosterDisplay
     from potluck.core.environment import read_environment
     from potluck.meeting.home import Home
@@ -39,7 +41,7 @@ def host(
     )
 
     async def serve() -> None:
-        held = Host(home, options)
+        held = Host(home, options, seen)
         with RosterDisplay(held.point.status) as display:
             lines = held.invitations()
             display.invite(options.machine, [(str(line), why) for line, why in lines], spell_token(lines[0][0].token))
@@ -47,4 +49,5 @@ def host(
 
     home = Home(environment.home)
     with home.only_host():
+        seen = look_here(lambda line: print(line, file=sys.stderr))
         asyncio.run(serve())

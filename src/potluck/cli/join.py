@@ -20,6 +20,7 @@ def join(
     import signal
 
     from potluck.cli.joining import StatusLine, find_invitation
+    from potluck.cli.looking import look_here
     from potluck.core.environment import read_environment
     from potluck.meeting.agent import Agent
     from potluck.meeting.home import Home
@@ -30,8 +31,9 @@ def join(
     with home.only_agent(), StatusLine() as status:
         invitation = find_invitation(line, home, status.tell)
         membership = home.membership() if invitation is None else None
+        seen = look_here(status.tell)
         if invitation is not None:
-            membership = join_host(invitation, name or environment.machine, home)
+            membership = join_host(invitation, name or environment.machine, home, seen)
         assert membership is not None
         status.tell(f"joined {membership.host} ({membership.address}) as {membership.machine}")
         agent = Agent(

@@ -207,10 +207,9 @@ def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
     environment, launch = read_environment(), read_launch()
     asked, recorded = resolve(layers, environment.runs_dir)
     if not launch.is_alone:
-        from potluck.doctor.quick import quick_failures
+        from potluck.cli.looking import look_here
 
-        for line in quick_failures():
-            print(f"doctor: {line}", file=sys.stderr)
+        look_here(lambda line: print(line, file=sys.stderr))
     with show_training(is_shown=launch.rank == 0) as display:
         from potluck.workloads.trainer import complete, train
 

@@ -27,6 +27,7 @@ class Plan(Part, frozen=True, kw_only=True):
 
     peers: tuple[Peer, ...] = ()
     host: str = ""  # the address of the meeting point, if it is known
+    host_port: int = 0
     expected: tuple[str, ...] = ()  # names of the machines that should be there
     checkpoint_bytes: int = GIB
     gradient_bytes: int = 0

@@ -69,6 +69,13 @@ def powershell(facts: Facts, *commands: str, note: str = "", admin: bool = False
     )
 
 
+def in_one_line(fix: Fix) -> str:
+    """A fix for the end of a sentence."""
+    if fix.shell == POWERSHELL:
+        return f"in PowerShell{' as administrator' if fix.needs_administrator else ''}: {'; '.join(fix.commands)}"
+    return " && ".join(fix.commands) or fix.note
+
+
 def by_hand(machine: str, note: str) -> Fix:
     """Something that no command does."""
     return Fix(machine=machine, note=note)

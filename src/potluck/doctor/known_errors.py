@@ -161,7 +161,7 @@ KNOWN_ERRORS = (
     ),
     _known(
         "shm-small",
-        r"creating shared memory segment|\bbus error\b|"
+        r"creating shared memory segment|\bbus error\b|\bSIGBUS\b|exit ?code\s*: -7\b|"
         r"unable to (?:open|write to|mmap|allocate) (?:shared memory|file </torch_)",
         "/dev/shm is full or too small",
         "potluck doctor --check shm-small prints the line; a container wants --ipc=host",
@@ -214,6 +214,25 @@ KNOWN_ERRORS = (
         r"No space left on device|\[Errno 28\]|PytorchStreamWriter failed writing file",
         "the disk is full",
         "potluck doctor --check disk-full names the folder and a roomier place",
+    ),
+    _known(
+        "killed",
+        r"\bSIGKILL\b|exit ?code\s*: -9\b",
+        "somebody killed the process, or the system did because memory ran out",
+        "see whether it was memory: sudo dmesg | grep -i 'out of memory'; if so, lower --micro-batch, or set "
+        "--memory-limit with --enable-profiling: the result stays the same",
+    ),
+    _known(
+        "native-fault",
+        r"\bSIGSEGV\b|exit ?code\s*: -11\b",
+        "a fault in native code: a driver, a compiled extension, or memory",
+        "look at the stack above it for the library; try without it, and on another machine",
+    ),
+    _known(
+        "other-processor",
+        r"\bSIGILL\b|Illegal instruction|exit ?code\s*: -4\b",
+        "a library built for another processor",
+        "on that machine install the build of torch for its processor",
     ),
     _known(
         "out-of-memory",

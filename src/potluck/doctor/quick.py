@@ -3,13 +3,13 @@
 from potluck.doctor.case import Plan
 from potluck.doctor.catalogue import examine_machine
 from potluck.doctor.finding import FAIL
-from potluck.machine.snapshot import take_facts
+from potluck.machine.facts import Facts
 
 # Not among them: what Potluck sets right by itself, and the meeting port, which a launcher may hold for this run.
 QUICK_CHECKS = ("no-network", "name-unresolvable", "nobody-hosts", "docker-desktop-hosts", "wsl-nat", "windows-native")
 
 
-def quick_failures(plan: Plan | None = None) -> list[str]:
-    """One line for each failure on this machine, with how to see its fix."""
-    findings = examine_machine(take_facts(with_torch=False), plan, only=QUICK_CHECKS)
+def quick_failures(facts: Facts, plan: Plan | None = None) -> list[str]:
+    """One line for each failure on a machine, with how to see its fix. The facts need not be torch's."""
+    findings = examine_machine(facts, plan, only=QUICK_CHECKS)
     return [f"{one.what} (fix: potluck doctor --check {one.id})" for one in findings if one.status == FAIL]

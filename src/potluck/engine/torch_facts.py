@@ -22,9 +22,18 @@ def describe_torch() -> dict[str, Any]:
         "nccl": ".".join(map(str, torch.cuda.nccl.version())) if has_nccl else "",  # type: ignore[no-untyped-call]
         "has_gloo": has_distributed and dist.is_gloo_available(),
         "num_devices": num_devices,
+        "devices": _devices(),
         "capabilities": [".".join(map(str, torch.cuda.get_device_capability(i))) for i in range(num_devices)],
         "architectures": torch.cuda.get_arch_list() if torch.version.cuda else [],
     }
+
+
+def _devices() -> list[str]:
+    """Accelerators of any kind; releases that don't have the word know of none."""
+    accelerator = getattr(torch, "accelerator", None)
+    if accelerator is None or (kind := accelerator.current_accelerator(check_available=True)) is None:
+        return []
+    return [f"{kind.type}:{index}" for index in range(accelerator.device_count())]
 
 
 if __name__ == "__main__":

@@ -153,6 +153,7 @@ class Torch(Struct, frozen=True, kw_only=True):
     nccl: str = ""
     has_gloo: bool = True
     num_devices: int = 0
+    devices: tuple[str, ...] = ()  # cuda:0, xpu:0, ...
     capabilities: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()  # sm_80, compute_90, ...
 

@@ -23,6 +23,13 @@ def read_software(*, with_torch: bool = True) -> Software:
     return Software(python=platform.python_version(), potluck=__version__, torch=torch, torchft=_version("torchft"))
 
 
+def find_devices() -> list[str]:
+    """This machine's accelerators, else its processor. Imports torch, in another process, where there may be one."""
+    version = _version("torch")
+    found = () if "+cpu" in version else ask_torch(version).devices
+    return list(found) or ["cpu"]
+
+
 def ask_torch(version: str) -> Torch:
     """What torch says of itself, or the last line of why it cannot be imported."""
     try:

@@ -7,12 +7,13 @@ from collections.abc import Callable
 
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
+from potluck.machine.software import find_devices
 from potluck.meeting.client import TIMEOUT_S, HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import STEP_S, CrewLine
-from potluck.meeting.facts import find_devices
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.local_run import LocalRun
 from potluck.meeting.news import read_pace
+from potluck.meeting.visited import Visited
 from potluck.meeting.wire import POLL_S, Assignment, Orders, PollRequest, Report
 
 _LOOK_S = 0.1
@@ -42,6 +43,7 @@ class Agent:
         self._tell = tell
         self._show = show
         self._crew = CrewLine()
+        self._visited = Visited(membership)
         self._runs: dict[str, LocalRun] = {}
         self._orders: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._leaving = threading.Event()
@@ -73,6 +75,7 @@ class Agent:
             self._wind_down()
         finally:
             self._done.set()
+            self._visited.close()
             self._crew.close(self._patience_s)
             delivering.join(TIMEOUT_S)  # the others only wait for answers that nobody needs any more
         self._say_goodbye()
@@ -171,7 +174,8 @@ class Agent:
     def _listen(self) -> None:
         """Ask for orders, and wait for them."""
         known = ""
-        with HostClient.of(self._membership, timeout_s=POLL_S + 5) as client:
+        # The doctor's questions come this way, also where large packets are lost.
+        with HostClient.of(self._membership, timeout_s=POLL_S + 5, with_small_packets=True) as client:
             while not self._done.is_set():
                 try:
                     orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))
@@ -183,8 +187,9 @@ class Agent:
                     return
                 if self._silent_since is not None:
                     self._silent_since, self._reported = None, None
-                if orders.digest != known:
+                if orders.digest != known and not self._done.is_set():
                     known = orders.digest
+                    self._visited.follow(orders.visits)  # at once: an examination is many short questions
                     self._orders.put(orders)
 
     def _deliver(self) -> None:

@@ -12,12 +12,6 @@ _CHAINED = re.compile(
     r"\n\n(?:During handling of the above exception, another exception occurred|"
     r"The above exception was the direct cause of the following exception):\n\n\Z"
 )
-_MEANINGS = {
-    signal.SIGKILL: "by somebody, or by the system because memory ran out",
-    signal.SIGSEGV: "a fault in native code: a driver, a compiled extension, memory",
-    signal.SIGBUS: "shared memory or a disk is full, or a mapped file was cut",
-    signal.SIGILL: "a library built for another processor",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +29,7 @@ class Crash:
     """Below zero: the signal that ended it."""
 
     reason: str
-    """One line: the exception, or the signal and what it may mean."""
+    """One line: the exception, or the signal. The doctor knows what it may mean."""
 
     traceback: str
     """The whole traceback, or the last lines of stderr where there is none."""
@@ -46,7 +40,7 @@ class Crash:
     log_file: Path
 
 
-def explain(exit_code: int, stderr: str, recorded: str = "") -> tuple[str, str]:
+def last_words(exit_code: int, stderr: str, recorded: str = "") -> tuple[str, str]:
     """The reason and the traceback, from a traceback that was recorded, else from what stands in stderr."""
     traceback = recorded.strip() or last_traceback(stderr)
     ending = _ending(exit_code)
@@ -92,11 +86,9 @@ def _ending(exit_code: int) -> str:
     if exit_code >= 0:
         return f"ended with code {exit_code}"
     try:
-        number = signal.Signals(-exit_code)
+        return f"ended by {signal.Signals(-exit_code).name}"
     except ValueError:
         return f"ended by signal {-exit_code}"
-    meaning = _MEANINGS.get(number)
-    return f"ended by {number.name}" + (f" ({meaning})" if meaning else "")
 
 
 def _last_lines(text: str) -> str:

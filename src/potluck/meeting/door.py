@@ -44,6 +44,7 @@ class Door:
         facts: Facts,
         interfaces: list[Interface],
         roster: Roster,
+        let_in: Callable[[str], str],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._token = token
@@ -51,6 +52,7 @@ class Door:
         self._facts = facts
         self._interfaces = interfaces
         self._roster = roster
+        self._let_in = let_in
         self._clock = clock
         self._challenges = Challenges()
         self.failures = FailureLimit()
@@ -84,8 +86,7 @@ class Door:
                 listener=theirs.machine,
                 at=f"{theirs.address}:{request.listening_port}",
                 reason=reason,
-                firewall=theirs.firewall,
-                network=self._network_towards(theirs.address),
+                let_in=theirs.let_in,
             )
         return self._welcome(theirs, prove_back(self._token, request.challenge, self._fingerprint))
 
@@ -116,7 +117,8 @@ class Door:
     def _welcome(self, facts: Facts, proof: str) -> JoinAnswer:
         """Enrol the machine, and listen for a moment so that it can try the other direction."""
         stack = ExitStack()
-        listener = stack.enter_context(listening(self._address_towards(facts.address)))
+        interface = self._interface_towards(facts.address)
+        listener = stack.enter_context(listening(interface.address))
         asyncio.get_running_loop().call_later(_DIAL_BACK_S, stack.close)
         return JoinAnswer(
             host=self._facts.machine,
@@ -124,8 +126,7 @@ class Door:
             proof=proof,
             dial_port=listener.port,
             hello=listener.word,
-            firewall=self._facts.firewall,
-            network=self._network_towards(facts.address),
+            let_in=self._let_in(interface.network),
         )
 
     def _interface_towards(self, address: str) -> Interface:
@@ -133,12 +134,6 @@ class Door:
             if ipaddress.ip_address(address) in ipaddress.ip_network(interface.network):
                 return interface
         return self._interfaces[0]
-
-    def _address_towards(self, address: str) -> str:
-        return self._interface_towards(address).address
-
-    def _network_towards(self, address: str) -> str:
-        return self._interface_towards(address).network
 
 
 def load_or_make_token(folder: Path) -> bytes:

@@ -60,20 +60,11 @@ def check_address(theirs: Facts, host: Facts, *, peer: str) -> None:
     )
 
 
-def allow_command(firewall: str, network: str) -> str:
-    """Lets machines of that network in on the ports that Gloo and NCCL choose: they have no setting for fewer."""
-    if firewall == "ufw":
-        return f"sudo ufw allow proto tcp from {network} to any port 1024:65535"
-    if firewall == "firewall-cmd":
-        return f"sudo firewall-cmd --permanent --zone=trusted --add-source={network} && sudo firewall-cmd --reload"
-    return f"sudo nft insert rule inet filter input ip saddr {network} tcp dport 1024-65535 accept"
-
-
-def unreachable(*, dialler: str, listener: str, at: str, reason: str, firewall: str, network: str) -> MeetingError:
+def unreachable(*, dialler: str, listener: str, at: str, reason: str, let_in: str) -> MeetingError:
     """One direction does not work: who cannot dial whom, and the rule that mends it on the side that refuses."""
     return MeetingError(
         f"{dialler} cannot dial {listener} at {at}: {reason}. Training needs both directions on high ports",
-        fix=f"on {listener}: {allow_command(firewall, network)}",
+        fix=f"on {listener}: {let_in}",
     )
 
 

@@ -1,67 +1,40 @@
-"""What a machine says of itself: versions without importing torch, cores, the tool of its firewall, its devices."""
+"""How a machine introduces itself at the door: a snapshot of it in the words of the wire."""
 
 import getpass
 import os
-import platform
-import shutil
-import subprocess
-import sys
-from importlib import metadata
-from pathlib import Path
 
-from potluck.core.version import __version__
+from potluck.doctor.finding import in_one_line
+from potluck.doctor.opening import open_for
+from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.wire import Facts
 
-_FIREWALLS = ("ufw", "firewall-cmd", "nft")
-# In a process of its own: one that has asked for GPUs cannot fork workers that use them.
-_COUNT_DEVICES = (
-    "import torch; kind = torch.accelerator.current_accelerator(check_available=True); "
-    "print(*([f'{kind.type}:{i}' for i in range(torch.accelerator.device_count())] if kind else ['cpu']))"
-)
 
-
-def read_facts(machine: str, machine_id: str, address: str, *, can_train: bool = True) -> Facts:
+def introduce(
+    seen: Snapshot, *, machine: str, machine_id: str, address: str, network: str, can_train: bool = True
+) -> Facts:
     """This machine, for the roster and for the checks at the door."""
+    software, system = seen.software, seen.system
     return Facts(
         machine=machine,
         machine_id=machine_id,
-        os=_os_name(),
-        cores=len(os.sched_getaffinity(0)),
+        os=f"{system.distribution or system.family}{' (WSL2)' if seen.wsl else ''}",
+        cores=max(1, round(seen.processor.usable_cores)),
         address=address,
-        firewall=next((tool for tool in _FIREWALLS if shutil.which(tool)), ""),
+        let_in=let_in(seen, network),
         user=_user(),
-        versions=read_versions(),
+        versions={
+            "potluck": software.potluck,
+            "python": software.python,
+            "torch": software.torch.version if software.torch else "missing",
+            "torchft": software.torchft or "missing",
+        },
         can_train=can_train,
     )
 
 
-def read_versions() -> dict[str, str]:
-    """What must fit together on all machines."""
-    found = {"potluck": __version__, "python": platform.python_version()}
-    for package in ("torch", "torchft"):
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "missing"
-    return found
-
-
-def find_devices() -> list[str]:
-    """This machine's accelerators, else its processor. Takes as long as importing torch where there may be one."""
-    if "+cpu" in read_versions()["torch"]:
-        return ["cpu"]
-    done = subprocess.run([sys.executable, "-c", _COUNT_DEVICES], capture_output=True, text=True, check=False)  # noqa: S603
-    return done.stdout.split() or ["cpu"]
-
-
-def _os_name() -> str:
-    try:
-        name = platform.freedesktop_os_release().get("PRETTY_NAME", "Linux")
-    except OSError:
-        name = platform.system()
-    release = Path("/proc/sys/kernel/osrelease")
-    is_wsl = release.is_file() and "microsoft" in release.read_text().lower()
-    return f"{name} (WSL2)" if is_wsl else name
+def let_in(seen: Snapshot, network: str) -> str:
+    """What to type on this machine, so that the machines of a network can dial it."""
+    return in_one_line(open_for(seen, [network]))
 
 
 def _user() -> str:

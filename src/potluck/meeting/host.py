@@ -9,16 +9,18 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import uvicorn
 
 from potluck.core.errors import MeetingError, PotluckError
+from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.bundle import BundleCache
 from potluck.meeting.certificate import Certificate, load_or_make
 from potluck.meeting.discovery import announcing
 from potluck.meeting.door import Door, load_or_make_token
-from potluck.meeting.facts import read_facts
+from potluck.meeting.facts import introduce, let_in
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation
 from potluck.meeting.lighthouses import Lighthouses
@@ -50,7 +52,7 @@ class HostOptions:
 class Host:
     """Everything that the host's process holds. `serve` runs until it is asked to end."""
 
-    def __init__(self, home: Home, options: HostOptions) -> None:
+    def __init__(self, home: Home, options: HostOptions, seen: Snapshot) -> None:
         self._home = home
         self._options = options
         self.interfaces = choose_interfaces(options.address)
@@ -58,7 +60,14 @@ class Host:
         self._certificate: Certificate = load_or_make(home.host_dir)
         self._token = load_or_make_token(home.host_dir)
         address = self.interfaces[0].address
-        facts = read_facts(options.machine, home.machine_id(), address, can_train=options.can_train)
+        facts = introduce(
+            seen,
+            machine=options.machine,
+            machine_id=home.machine_id(),
+            address=address,
+            network=self.interfaces[0].network,
+            can_train=options.can_train,
+        )
         roster = Roster(home.host_dir / "roster.json")
         # Workers that joined by another address reach the lighthouse there too.
         self._lighthouses = Lighthouses(address if len(self.interfaces) == 1 else "0.0.0.0")  # noqa: S104
@@ -75,6 +84,7 @@ class Host:
             facts=facts,
             interfaces=self.interfaces,
             roster=roster,
+            let_in=partial(let_in, seen),
         )
         self._app = make_service(door=door, point=self.point, bundles=BundleCache(home.host_dir / "bundles"))
         self._ending = asyncio.Event()

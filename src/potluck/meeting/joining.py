@@ -1,21 +1,24 @@
 """Joining a host: from a pasted line to a membership, with both directions tried."""
 
 from potluck.engine.addresses import address_towards
+from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting import doorway
 from potluck.meeting.client import HostClient, knock, measure_clock
-from potluck.meeting.facts import read_facts
+from potluck.meeting.facts import introduce
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation
+from potluck.meeting.networks import find_interface
 from potluck.meeting.reach import dial, listening
 from potluck.meeting.wire import JoinRequest, Report
 
 
-def join(invitation: Invitation, machine: str, home: Home) -> Membership:
+def join(invitation: Invitation, machine: str, home: Home, seen: Snapshot) -> Membership:
     """Prove the token, be checked, try the way to the host on a high port, and remember the host."""
     with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=20.0) as client:
         version, ahead_s, round_trip_s = measure_clock(client)
         address = address_towards(invitation.address)
-        facts = read_facts(machine, home.machine_id(), address)
+        network = find_interface(address).network
+        facts = introduce(seen, machine=machine, machine_id=home.machine_id(), address=address, network=network)
         with listening(address) as listener:
             request = JoinRequest(
                 challenge=version.challenge,
@@ -43,8 +46,7 @@ def join(invitation: Invitation, machine: str, home: Home) -> Membership:
             listener=answer.host,
             at=f"{invitation.address}:{answer.dial_port}",
             reason=reason,
-            firewall=answer.firewall,
-            network=answer.network,
+            let_in=answer.let_in,
         )
     home.remember(membership)
     return membership

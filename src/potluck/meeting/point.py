@@ -29,6 +29,7 @@ from potluck.meeting.runs import (
     wants,
 )
 from potluck.meeting.status import show_everything, show_run, speeds
+from potluck.meeting.visits import Visits
 from potluck.meeting.wire import Facts, Orders, Report, RunRequest
 
 _READY_S = 60.0
@@ -51,6 +52,7 @@ class MeetingPoint:
         self.facts = facts
         self.roster = roster
         self.changes = Changes()
+        self.visits = Visits(roster, self.changes)
         self._folder = folder
         self._runs_dir = runs_dir
         self._lighthouses = lighthouses
@@ -179,7 +181,8 @@ class MeetingPoint:
         parts = [
             part for record in self.runs.values() if (part := assignment_for(record, machine, host=self.facts.machine))
         ]
-        orders = Orders(assignments=parts, leave=self.roster.machines[machine].is_leaving, digest="")
+        leave, visits = self.roster.machines[machine].is_leaving, self.visits.told_to(machine)
+        orders = Orders(assignments=parts, visits=visits, leave=leave, digest="")
         return orders.model_copy(update={"digest": hashlib.sha256(orders.model_dump_json().encode()).hexdigest()[:16]})
 
     def heard(self, machine: str) -> None:
@@ -243,6 +246,7 @@ class MeetingPoint:
     def tick(self) -> None:
         """Once a second: who is away by now, and what that means for the runs."""
         self._judge()
+        self.visits.tick()
         for name, ended_at in list(self._ended_at.items()):
             if is_home(self.runs[name], self.absent()) or self._clock() - ended_at > _KEEP_LIGHTHOUSE_S:
                 self._lighthouses.stop(self.runs[name].lighthouse_port)

@@ -6,19 +6,17 @@ from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Header, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import FileResponse, JSONResponse
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Receive, Scope, Send
+from fastapi.responses import FileResponse
 
-from potluck.core.errors import MeetingError, PotluckError
+from potluck.core.errors import MeetingError
 from potluck.core.version import __version__
 from potluck.meeting.arrivals import CheckpointPart, newest_checkpoint, receive_checkpoint
-from potluck.meeting.bundle import DEFAULT_LIMIT_BYTES, BundleCache
-from potluck.meeting.door import Door, NotProvenError, TooManyTriesError
+from potluck.meeting.bundle import BundleCache
+from potluck.meeting.door import Door, NotProvenError
 from potluck.meeting.news import read_news
 from potluck.meeting.point import MeetingPoint
-from potluck.meeting.shipping import MAX_DELIVERY_BYTES, receive
+from potluck.meeting.refusals import add_refusals
+from potluck.meeting.shipping import receive
 from potluck.meeting.wire import (
     POLL_S,
     PROOF_HEADER,
@@ -32,21 +30,19 @@ from potluck.meeting.wire import (
     Report,
     RunRequest,
     VersionAnswer,
+    VisitAnswer,
+    VisitBegun,
+    VisitQuestion,
 )
 
 _NEWS_LOOK_S = 0.2
-_MOST_JSON_BYTES = 4 << 20
-_OTHER_VERSION = f"install the host's version: pip install potluck=={__version__}"
 
 
 def make_service(*, door: Door, point: MeetingPoint, bundles: BundleCache) -> FastAPI:
     """The service over a door and a meeting point."""
     app = FastAPI(title="Potluck host", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.door, app.state.point, app.state.bundles = door, point, bundles
-    app.add_middleware(_BodyLimit)
-    app.add_exception_handler(PotluckError, _refuse)
-    app.add_exception_handler(RequestValidationError, _not_understood)
-    app.add_exception_handler(HTTPException, _no_such_path)
+    add_refusals(app)
     app.include_router(_doorway)
     app.include_router(_members, dependencies=[Depends(_member)])
     return app
@@ -174,6 +170,36 @@ async def give_checkpoint(run: Name, point: Point) -> Response:
     return FileResponse(newest, filename=newest.name)
 
 
+# The doctor's visits
+
+
+@_members.post("/visits")
+async def begin_visit(point: Point) -> VisitBegun:
+    """The doctor wants to ask everyone who is here."""
+    return point.visits.begin([record.name for record in point.unfinished()])
+
+
+@_members.post("/visits/{visit}/questions")
+async def ask_a_machine(visit: Name, asked: VisitQuestion, point: Point) -> VisitAnswer:
+    """A question to a machine; its answer when it comes."""
+    return await point.visits.ask(visit, asked)
+
+
+@_members.post("/visits/{visit}/answers")
+async def take_answer(visit: Name, told: VisitAnswer, machine: Machine, point: Point) -> dict[str, bool]:
+    """What a machine answers."""
+    point.heard(machine)
+    point.visits.take(visit, machine, told)
+    return {"taken": True}
+
+
+@_members.post("/visits/{visit}/end")
+async def end_visit(visit: Name, point: Point) -> dict[str, bool]:
+    """Nothing more is asked: machines close what they opened."""
+    point.visits.end(visit)
+    return {"ended": True}
+
+
 # Runs
 
 
@@ -235,48 +261,3 @@ async def ask_to_leave(name: MachineName, point: Point) -> dict[str, Any]:
     """Take a machine off the roster."""
     point.ask_to_leave(name)
     return {"machine": name, "leaves": True}
-
-
-# Refusals
-
-
-async def _refuse(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, PotluckError)
-    status = 401 if isinstance(error, NotProvenError) else 429 if isinstance(error, TooManyTriesError) else 400
-    return JSONResponse({"error": error.args[0], "fix": error.fix}, status)
-
-
-async def _not_understood(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    # The place only: what was sent may be secret.
-    where = ", ".join(".".join(str(part) for part in problem["loc"]) for problem in error.errors()[:3])
-    return JSONResponse({"error": f"this host does not understand {where[:300]}", "fix": _OTHER_VERSION}, 422)
-
-
-async def _no_such_path(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, HTTPException)
-    return JSONResponse({"error": str(error.detail), "fix": _OTHER_VERSION}, error.status_code)
-
-
-class _BodyLimit:
-    """Refuses bodies that are larger than their path needs, before they are read."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            headers = dict(scope["headers"])
-            length = headers.get(b"content-length", b"0")
-            most = _most_bytes(scope["path"])
-            if b"transfer-encoding" in headers or not length.isdigit() or int(length) > most:
-                answer = JSONResponse({"error": f"a body of at most {most} bytes is taken", "fix": _OTHER_VERSION}, 413)
-                await answer(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-
-def _most_bytes(path: str) -> int:
-    if path.startswith("/bundles/"):
-        return DEFAULT_LIMIT_BYTES
-    return max(MAX_DELIVERY_BYTES, _MOST_JSON_BYTES)

@@ -3,17 +3,35 @@
 from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
+import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from potluck.doctor.probing.asks import Answer, Ask
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Short = Annotated[str, Field(max_length=300)]
+Typed = Annotated[str, Field(max_length=4000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+
+
+def _read_as(kind: Any) -> AfterValidator:
+    """Text that the doctor reads as this kind of message."""
+
+    def check(text: str) -> str:
+        try:
+            msgspec.json.decode(text, type=kind)
+        except msgspec.MsgspecError as error:
+            raise ValueError(str(error)) from None
+        return text
+
+    return AfterValidator(check)
 
 
 Phase = Literal["prepare", "go", "stop", "end"]
 PROOF_HEADER = "X-Potluck-Proof"
+ANSWER_S = 75.0  # importing torch may take a minute
 POLL_S = 5.0  # how long the host keeps a question open when there is no news
 
 
@@ -31,8 +49,8 @@ class Facts(Message):
     os: Short
     cores: int = Field(ge=1, le=100_000)
     address: Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
-    firewall: Short = ""
-    """The tool that its firewall is set with."""
+    let_in: Typed
+    """What to type on it, so that the machines next to it can dial it."""
     user: Short = ""
     versions: dict[Short, Short] = Field(max_length=20)
     can_train: bool = True
@@ -60,8 +78,8 @@ class JoinAnswer(Message):
     """That the host knows the token too."""
     dial_port: Port
     hello: Digest
-    firewall: Short
-    network: Short
+    let_in: Typed
+    """What to type on the host, so that this machine can dial it."""
 
 
 class VersionAnswer(Message):
@@ -130,10 +148,43 @@ class Assignment(Message):
     """Nobody else in this run has the host's newest checkpoint: this machine gets it."""
 
 
+class Visit(Message):
+    """A visit of the doctor's that is going on, and what a machine has to answer now; number 0 is no question."""
+
+    visit: Name
+    number: int = Field(default=0, ge=0)
+    ask: str = ""
+
+
+class VisitBegun(Message):
+    """A new visit: the machines that can be asked, those that should be here, and the runs that are on."""
+
+    visit: Name
+    machines: dict[MachineName, str]
+    absent: list[MachineName]
+    runs: list[Name]
+
+
+class VisitQuestion(Message):
+    """A question of the doctor's to one machine, in the doctor's own words (JSON)."""
+
+    machine: MachineName
+    ask: Annotated[str, Field(max_length=100_000), _read_as(Ask)]
+
+
+class VisitAnswer(Message):
+    """The answer, or in one sentence why there is none."""
+
+    number: int = Field(ge=0)
+    answer: Annotated[str, Field(max_length=1_000_000), _read_as(Answer)] | None = None
+    error: Short = ""
+
+
 class Orders(Message):
     """All that a machine should be doing now."""
 
     assignments: list[Assignment]
+    visits: list[Visit] = []
     leave: bool = False
     digest: str
 

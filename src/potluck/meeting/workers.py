@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from potluck.core.errors import RunFolderError
-from potluck.meeting.crash import Crash, explain, read_tail
+from potluck.meeting.crash import Crash, last_words, read_tail
 from potluck.meeting.leftovers import end_leftover
 
 if TYPE_CHECKING:
@@ -237,7 +237,7 @@ class WorkerProcesses:
         """Decide what comes after an end; returns the crash if it is one."""
         assert worker.files is not None
         worker.process = None
-        reason, traceback = explain(ended.exit_code, read_tail(worker.files.err), ended.recorded_traceback)
+        reason, traceback = last_words(ended.exit_code, read_tail(worker.files.err), ended.recorded_traceback)
         judgement = judge(ended.exit_code, reason, stopping=self._stopping)
         if judgement != "crashed":
             worker.state = judgement

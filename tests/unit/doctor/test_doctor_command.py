@@ -168,13 +168,17 @@ def test_an_error_of_a_library_is_explained_where_it_ends_a_command(monkeypatch,
 
 
 def test_quick_checks_tell_only_what_stops_training(monkeypatch):
-    from potluck.doctor.quick import quick_failures
+    from potluck.cli.looking import look_here
 
+    told = []
     for name in ("MASTER_ADDR", "RANK", "GLOO_SOCKET_IFNAME"):
         monkeypatch.delenv(name, raising=False)
-    assert quick_failures() == []
+    look_here(told.append)
+    assert told == []
     monkeypatch.setenv("MASTER_ADDR", "192.0.2.77")
     monkeypatch.setenv("RANK", "0")
-    (line,) = quick_failures()
+    look_here(told.append)
+    (line,) = told
+    assert line.startswith("doctor: ")
     assert "MASTER_ADDR=192.0.2.77" in line
     assert line.endswith("(fix: potluck doctor --check nobody-hosts)")

@@ -112,6 +112,10 @@ TEXTS = [
         "out, remote=[10.77.0.2]:41234",
     ),
     ("disk-full", "OSError: [Errno 28] No space left on device"),
+    ("killed", "traceback : Signal 9 (SIGKILL) received by PID 4711"),
+    ("killed", "E failed (exitcode: -9) local_rank: 0 (pid: 4711) of binary: /usr/bin/python"),
+    ("native-fault", "exitcode  : -11 (pid: 4711)"),
+    ("other-processor", "ended by SIGILL"),
     ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."),
 ]
 
@@ -132,6 +136,9 @@ ONLY_IN_TEXTS = {
     "collective-timeout",
     "peer-died",
     "hidden-traceback",
+    "killed",
+    "native-fault",
+    "other-processor",
     "out-of-memory",
 }
 

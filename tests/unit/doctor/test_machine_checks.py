@@ -138,6 +138,17 @@ CASES = {
 }
 
 
+def test_the_port_that_potluck_host_has_is_no_trouble():
+    taken = CASES["port-in-use"][0]
+    for address, host_port, status in (
+        (taken.addresses[0], 29500, OK),
+        (taken.addresses[0], 29501, FAIL),
+        ("192.0.2.1", 29500, FAIL),
+    ):
+        (finding,) = examine_machine(taken, Plan(host=address, host_port=host_port), only=["port-in-use"])
+        assert finding.status == status
+
+
 def test_every_check_has_a_case():
     assert set(CASES) == set(MACHINE_CHECKS)
 

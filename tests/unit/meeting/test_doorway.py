@@ -1,8 +1,10 @@
 import pytest
 
 from potluck.core.errors import MeetingError
-from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS
+from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS, Firewall, System, Wsl
+from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting import doorway
+from potluck.meeting.facts import introduce
 from potluck.meeting.host import bind
 from potluck.meeting.networks import Interface, best_first, find_interface
 from potluck.meeting.wire import Facts
@@ -16,6 +18,7 @@ def facts(machine="lily", *, versions=None, **more):
         machine_id=more.pop("machine_id", machine),
         os=more.pop("os", "Debian"),
         cores=2,
+        let_in=more.pop("let_in", "nft insert rule"),
         address=more.pop("address", "10.0.0.2"),
         versions={**VERSIONS, **(versions or {})},
         **more,
@@ -78,18 +81,17 @@ def test_a_machine_behind_an_address_translation_is_refused():
     assert "networkingMode=mirrored" in refused.value.fix
 
 
-@pytest.mark.parametrize("firewall", ["ufw", "firewall-cmd", "nft", ""])
-def test_a_firewall_is_opened_to_the_network_and_no_further(firewall):
+@pytest.mark.parametrize("firewall", ["ufw", "firewalld", "iptables", "nftables", ""])
+@pytest.mark.parametrize("wsl", [None, Wsl(mode="mirrored")])
+def test_a_firewall_is_opened_to_the_network_and_no_further(firewall, wsl):
+    tools = (firewall,) if firewall else ()
+    seen = Snapshot(machine="lily", system=System(family="linux"), firewall=Firewall(tools=tools), wsl=wsl)
+    listener = introduce(seen, machine="lily", machine_id="1", address="10.0.0.2", network="10.0.0.0/24")
     error = doorway.unreachable(
-        dialler="rosa",
-        listener="lily",
-        at="10.0.0.2:40000",
-        reason="no answer",
-        firewall=firewall,
-        network="10.0.0.0/24",
+        dialler="rosa", listener="lily", at="10.0.0.2:40000", reason="no answer", let_in=listener.let_in
     )
     assert "rosa cannot dial lily at 10.0.0.2:40000" in str(error)
-    assert error.fix.startswith("on lily: sudo ")
+    assert error.fix.startswith("on lily: in PowerShell as administrator: " if wsl else "on lily: sudo ")
     assert "10.0.0.0/24" in error.fix
     assert "disable" not in error.fix
 

@@ -40,7 +40,7 @@ def service(tmp_path):
         lighthouses=Lighthouses("127.0.0.1"),
     )
     point._put(record("rosa", "lily", state="finished").with_(folder=run_folder))
-    door = Door(token=b"t" * 16, fingerprint=b"f" * 16, facts=host, interfaces=[LOOPBACK], roster=roster)
+    door = Door(token=b"t" * 16, fingerprint=b"f" * 16, facts=host, interfaces=[LOOPBACK], roster=roster, let_in=str)
     app = make_service(door=door, point=point, bundles=BundleCache(folder / "bundles"))
     with TestClient(app, raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer rosa:{credential}"

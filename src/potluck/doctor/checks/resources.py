@@ -91,6 +91,8 @@ def port(facts: Facts, plan: Plan) -> Verdict:
     if not facts.listeners:
         return ok("the meeting port is free")
     taken = facts.listeners[0]
+    if plan.host in facts.addresses and plan.host_port == taken.port:
+        return ok("potluck host has the meeting port")
     who = taken.process or "another program"
     pid = f" (process {taken.pid})" if taken.pid else ""
     verdict = fail if facts.variables.get("RANK") == "0" else warn

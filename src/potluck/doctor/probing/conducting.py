@@ -42,19 +42,24 @@ class Seat:
 
     station: Station
     address: str
-    name: str = ""  # known once it has introduced itself; unique
+    name: str = ""  # unique; where it is not known, the machine tells it
     hostname: str = ""
 
 
 def examine_stations(
-    seats: Sequence[Seat], *, plan: Plan | None = None, absent: Mapping[str, str] | None = None, with_torch: bool = True
+    seats: Sequence[Seat],
+    *,
+    plan: Plan | None = None,
+    absent: Mapping[str, str] | None = None,
+    with_torch: bool = True,
+    with_names: bool = True,
 ) -> Examination:
-    """Facts of all, every ordered pair, then, with torch, one all-reduce."""
+    """Facts of all, every ordered pair, then, with torch, one all-reduce. Machines that joined need no names."""
     lost = dict(absent or {})
     with ThreadPoolExecutor(max_workers=max(1, len(seats))) as pool:
         crowd = _Crowd(pool, lost)
         present = _introduce(crowd, seats)
-        facts = _take_facts(crowd, present, with_torch=with_torch)
+        facts = _take_facts(crowd, present, with_torch=with_torch, with_names=with_names)
         word = secrets.token_hex(16)
         opened = crowd.ask(
             [(seat, OpenPorts(address=seat.address, num_ports=NUM_PORTS, word=word)) for seat in present], PortsOpen
@@ -134,14 +139,14 @@ def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
             hostname=one.hostname,
         )
         for seat in seats
-        if (one := told.get(seat.address)) is not None
+        if (one := told.get(seat.name or seat.address)) is not None
     ]
 
 
-def _take_facts(crowd: _Crowd, present: Sequence[Seat], *, with_torch: bool) -> dict[str, Facts]:
+def _take_facts(crowd: _Crowd, present: Sequence[Seat], *, with_torch: bool, with_names: bool) -> dict[str, Facts]:
     asks: list[tuple[Seat, Ask]] = []
     for seat in present:
-        others = tuple(other.hostname for other in present if other is not seat)
+        others = tuple(other.hostname for other in present if with_names and other is not seat)
         asks.append((seat, TakeFacts(names=others, with_torch=with_torch)))
     told = crowd.ask(asks, FactsTaken)
     return {name: msgspec.structs.replace(one.facts, machine=name) for name, one in told.items()}

@@ -10,11 +10,11 @@ import msgspec
 from potluck.core.errors import GroupError, SettingsError
 from potluck.doctor.probing.asks import Ask
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
+from potluck.doctor.probing.small_packets import use_small_packets
 from potluck.doctor.probing.station import LocalStation
 
 LISTEN_PORT = 29498
 _REACH_S = 3.0
-_SEGMENT_BYTES = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def listen(
     """Answer whoever knows the token, one after the other, until interrupted."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        _use_small_packets(server)
+        use_small_packets(server)
         try:
             server.bind(("0.0.0.0", port))  # noqa: S104  the token guards it, and the way in is what is examined
         except OSError as error:
@@ -68,7 +68,7 @@ def connect(target: Target) -> tuple[RemoteStation, str, str]:
     """The listening machine, its address, and this machine's own on the way to it. OSError if it cannot be reached."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        _use_small_packets(connection)
+        use_small_packets(connection)
         connection.settimeout(_REACH_S)
         connection.connect((target.address, target.port))
         channel = Channel(connection, target.token, is_server=False)
@@ -81,12 +81,6 @@ def connect(target: Target) -> tuple[RemoteStation, str, str]:
         connection.close()
         raise
     return RemoteStation(channel), str(connection.getpeername()[0]), str(connection.getsockname()[0])
-
-
-def _use_small_packets(one: socket.socket) -> None:
-    """The conversation must get through where large packets are lost: that is one of the things it is about."""
-    if hasattr(socket, "TCP_MAXSEG"):
-        one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)
 
 
 def _serve(channel: Channel) -> None:

@@ -34,7 +34,8 @@ _MOST_PORTS = 16
 class LocalStation:
     """Answers for this machine. Close it, so that no port stays open."""
 
-    def __init__(self) -> None:
+    def __init__(self, machine: str = "") -> None:
+        self._machine = machine or read_environment().machine
         self._opened: OpenedPorts | None = None
         self._torch: TorchProcess | None = None
 
@@ -42,7 +43,7 @@ class LocalStation:
         """Do what is asked, now."""
         match question:
             case Introduce():
-                return Introduction(machine=read_environment().machine, hostname=socket.gethostname())
+                return Introduction(machine=self._machine, hostname=socket.gethostname())
             case TakeFacts(names=names, with_torch=with_torch):
                 facts = self._take_facts(names) if with_torch else take_facts(names_wanted=names, with_torch=False)
                 return FactsTaken(facts=facts)

@@ -1,0 +1,91 @@
+"""A joined machine while the doctor visits it: answers what the host carries here, in a thread for each visit."""
+
+import queue
+import threading
+from contextlib import closing
+
+import msgspec
+
+from potluck.core.errors import MeetingError
+from potluck.doctor.probing.asks import Ask
+from potluck.doctor.probing.station import LocalStation
+from potluck.meeting.client import HostClient, HostSilentError
+from potluck.meeting.home import Membership
+from potluck.meeting.wire import Visit, VisitAnswer
+
+_AGAIN_S = 0.5
+_END_S = 2.0
+
+
+class Visited:
+    """All visits to this machine. For one thread."""
+
+    def __init__(self, membership: Membership) -> None:
+        self._membership = membership
+        self._visits: dict[str, _Attendance] = {}
+
+    def follow(self, visits: list[Visit]) -> None:
+        """Answer what is asked; a visit that is not among them is over."""
+        for over in self._visits.keys() - {visit.visit for visit in visits}:
+            self._visits.pop(over).end()
+        for visit in visits:
+            if visit.visit not in self._visits:
+                self._visits[visit.visit] = _Attendance(self._membership, visit.visit)
+            self._visits[visit.visit].hear(visit)
+
+    def close(self) -> None:
+        """End all visits. One that is in the middle of something is not waited for long."""
+        attended = list(self._visits.values())
+        self.follow([])
+        for one in attended:
+            one.join(_END_S)
+
+
+class _Attendance:
+    """One visit: ports that it has opened and a process with torch stay until its end."""
+
+    def __init__(self, membership: Membership, visit: str) -> None:
+        self._membership = membership
+        self._visit = visit
+        self._heard = 0
+        self._questions: queue.SimpleQueue[Visit | None] = queue.SimpleQueue()
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._attend, name="potluck-doctor", daemon=True)
+        self._thread.start()
+
+    def hear(self, visit: Visit) -> None:
+        if visit.number > self._heard:
+            self._heard = visit.number
+            self._questions.put(visit)
+
+    def end(self) -> None:
+        self._over.set()
+        self._questions.put(None)
+
+    def join(self, timeout_s: float) -> None:
+        self._thread.join(timeout_s)
+
+    def _attend(self) -> None:
+        home = HostClient.of(self._membership, with_small_packets=True)
+        with closing(LocalStation(self._membership.machine)) as station, home as client:
+            while (visit := self._questions.get()) is not None:
+                self._tell(client, _answer(station, visit))
+
+    def _tell(self, client: HostClient, answer: VisitAnswer) -> None:
+        while not self._over.is_set():
+            try:
+                client.ask("POST", f"/visits/{self._visit}/answers", answer)
+            except HostSilentError:
+                self._over.wait(_AGAIN_S)
+                continue
+            except MeetingError:  # the host does not want it any more
+                pass
+            return
+
+
+def _answer(station: LocalStation, visit: Visit) -> VisitAnswer:
+    try:
+        answer = station.ask(msgspec.json.decode(visit.ask, type=Ask))
+    except Exception as error:  # noqa: BLE001  whatever goes wrong here is for whoever asked
+        return VisitAnswer(number=visit.number, error=f"{type(error).__name__}: {error}"[:300])
+    return VisitAnswer(number=visit.number, answer=msgspec.json.encode(answer).decode())
