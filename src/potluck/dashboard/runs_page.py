@@ -9,6 +9,7 @@ import streamlit as st
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import Followed, follow, names_of_runs
 from potluck.doctor.quick import quick_failures
+from potluck.machine.snapshot import take_facts
 from potluck.report.words import percent
 
 _EVERY_S = 5.0
@@ -26,7 +27,7 @@ def show(runs_dir: Path) -> None:
 
 @st.cache_data(ttl=_DOCTOR_EVERY_S, show_spinner=False)
 def _doctor_says() -> list[str]:
-    return quick_failures()
+    return quick_failures(take_facts(with_torch=False))
 
 
 @st.fragment(run_every=_EVERY_S)
