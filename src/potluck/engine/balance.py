@@ -13,7 +13,7 @@ from potluck.measuring.line_fit import Timed
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import Exchange, LinkProfile
 from potluck.planning.explain import explain_benched
-from potluck.planning.plan import Plan, make_plan
+from potluck.planning.plan import Plan, describe, make_plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
 from potluck.planning.what_if import if_kept
@@ -22,6 +22,7 @@ _SETTLING_STEPS = 12  # after a group forms, every step may bring a better plan
 _EVERY = 5  # later, so many steps pass before the next look
 _NUM_WAITS = 8
 _BENCH_VOTES = 4
+_BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,7 +122,7 @@ class Balance:
         return self._num_commits < _SETTLING_STEPS or step % _EVERY == 0
 
     def _conclude(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
-        if roster.has_fixed_shares or not self._is_trusted or len(roster.members) < 2:
+        if roster.has_fixed_shares or not self._is_trusted or not 2 <= len(roster.members) <= batch:
             return
         setting = Setting(
             batch=batch,
@@ -139,20 +140,25 @@ class Balance:
         if decision is None:
             return
         before = self.plan
-        if not self._may_bench(before, decision.plan):
-            return
+        if not self._may_bench(before, decision):
+            decision = rebalance(replace(setting, keep=roster.machines), members, told, before)
+            assert decision is not None
         self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
             self._tell_plan(roster, told, decision, step, batch)
             self._tell_benched(before, decision, step)
 
-    def _may_bench(self, before: Plan | None, plan: Plan) -> bool:
-        """Leaving the ring costs seconds: only what several looks in a row ask for is done."""
-        already: Collection[str] = () if before is None else before.benched
-        if set(plan.benched) <= set(already):
+    def _may_bench(self, before: Plan | None, decision: Decision) -> bool:
+        """Leaving the ring costs seconds: it must save much of a step, at several looks in a row."""
+        plan = decision.plan
+        if not plan.benched:
             self._num_bench_votes = 0
             return True
-        self._num_bench_votes += 1
+        if before is None or self._num_commits < _SETTLING_STEPS:
+            return False
+        now_s = describe(decision.cluster, before.shares, before.policy).prediction.step_s
+        saves = now_s - plan.prediction.step_s >= _BENCH_SAVES_S
+        self._num_bench_votes = self._num_bench_votes + 1 if saves else 0
         return self._num_bench_votes >= _BENCH_VOTES
 
     @property
