@@ -1,5 +1,7 @@
 """How much fits: free memory of this machine or of the cgroup that it is confined to, and the largest micro-batch."""
 
+import ctypes
+import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -85,10 +87,14 @@ def _most_that_fits(grown: dict[int, int], room: int) -> int:
 class PeakMemory:
     """How much larger this process was at most, since `restart`, than when this object was made; Linux keeps the mark.
 
-    Freed memory that the allocator holds on to counts as used before as after, so it hides nothing.
+    What the process has freed and still holds goes back to the system first: a trial that got it again would seem to
+    need nothing.
     """
 
     def __init__(self) -> None:
+        gc.collect()
+        with suppress(OSError, AttributeError):  # a C library other than GNU's has no such function
+            ctypes.CDLL(None).malloc_trim(0)
         self._before = _status_bytes("VmRSS")
 
     def restart(self) -> None:
