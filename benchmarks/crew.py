@@ -16,6 +16,10 @@ ROOT = Path(__file__).parents[1]
 PORT = 29510
 SECRET = "a secret of the benchmark"
 READY_S = 120.0
+LIGHTHOUSE = [
+    str(Path(sys.executable).with_name("torchft_lighthouse")),
+    *("--min_replicas", "1", "--quorum_tick_ms", "20", "--join_timeout_ms", "15000", "--heartbeat_timeout_ms", "1000"),
+]
 START_CORES = 1.0  # importing torch is not what is measured: machines get their declared cores when training runs
 
 
@@ -37,13 +41,7 @@ class LabCrew:
 
     def start_lighthouse(self) -> None:
         """On the first machine, also after it was killed."""
-        self.lighthouse = self._host.start(
-            [
-                str(Path(sys.executable).with_name("torchft_lighthouse")),
-                *("--min_replicas", "1", "--bind", f"{self._host.address}:{PORT}", "--quorum_tick_ms", "20"),
-                *("--join_timeout_ms", "15000", "--heartbeat_timeout_ms", "1000"),
-            ]
-        )
+        self.lighthouse = self._host.start([*LIGHTHOUSE, "--bind", f"{self._host.address}:{PORT}"])
 
     def start(self, name: str, **variables: str) -> Process:
         """Start the machine's worker, or start it again."""

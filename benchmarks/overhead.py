@@ -29,16 +29,13 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 import potluck
+from benchmarks.crew import LIGHTHOUSE
 from potluck.workloads.models.simple_cnn import SimpleCNN
 
 NUM_WORKERS = 2
 WARM_UP_STEPS = 15
 NUM_CLASSES = 10
 NUM_BATCHES = 4  # distinct ones, so that both read data like a real loop
-LIGHTHOUSE = [
-    str(Path(sys.executable).with_name("torchft_lighthouse")),
-    *("--min_replicas", "1", "--quorum_tick_ms", "20", "--join_timeout_ms", "15000", "--heartbeat_timeout_ms", "1000"),
-]
 BARS = {50: 1.05, 200: 1.02}
 
 

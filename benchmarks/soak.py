@@ -22,7 +22,6 @@ import torch
 
 from benchmarks.crew import ROOT, LabCrew
 from lab import Lab
-from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
 
 LONGEST_SILENCE_S = 30.0
@@ -148,7 +147,7 @@ def soak(minutes: float, seed: int) -> dict[str, object]:
         alone, alone_at_the_end = folder / "alone.pt", folder / "alone_at_the_end.pt"
         train_alone(folder / "alone", alone, steps)
         train_alone(folder / "end", alone_at_the_end, ended_at)
-        expected = {record.step: record.loss for record in committed(folder / "alone")}
+        expected = {event.step: event.loss for event in committed(crew, "alone")}
         return {
             "steps": steps,
             "steps_lost": steps - len(losses),
@@ -197,17 +196,16 @@ def end(crew: LabCrew) -> Path:
     return max(folder.glob("*.pth"), key=lambda path: path.stat().st_mtime)
 
 
-def committed(runs: Path) -> list[StepCommitted]:
-    """Every step that the worker with this runs folder committed."""
-    files = (runs / "run" / "events").glob("*.jsonl")
-    return [r.event for file in files for r in read_records(file) if isinstance(r.event, StepCommitted)]
+def committed(crew: LabCrew, name: str) -> list[StepCommitted]:
+    """Every step that the worker of that name committed."""
+    return [record.event for record in crew.records(name) if isinstance(record.event, StepCommitted)]
 
 
 def losses_of(crew: LabCrew) -> dict[int, float]:
     """The loss of each step; what machines say of the same step must be the same."""
     losses: dict[int, float] = {}
     for machine in crew.lab.machines:
-        for event in committed(crew.folder / machine.name):
+        for event in committed(crew, machine.name):
             assert event.loss is not None
             if abs(losses.setdefault(event.step, event.loss) - event.loss) > TOLERANCE:
                 sys.exit(f"machines disagree about step {event.step}: {losses[event.step]} and {event.loss}")

@@ -2,7 +2,7 @@
 
 import statistics
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from potluck.engine.experience import Experience
@@ -146,7 +146,7 @@ class Balance:
         self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
             self._tell_plan(roster, told, decision, step, batch)
-            self._tell_benched(before, decision, step)
+            self._tell_benched(decision, step)
 
     def _may_bench(self, before: Plan | None, decision: Decision) -> bool:
         """Leaving the ring costs seconds: it must save much of a step, at several looks in a row."""
@@ -200,23 +200,22 @@ class Balance:
             )
         )
 
-    def _tell_benched(self, before: Plan | None, decision: Decision, step: int) -> None:
-        already: Collection[str] = () if before is None else before.benched
+    def _tell_benched(self, decision: Decision, step: int) -> None:
+        # The group ends with such a plan, so that each machine is told of once.
         plan = decision.plan
         for machine in plan.benched:
-            if machine not in already:
-                with_it = if_kept(decision.cluster, plan, machine).prediction
-                reason = explain_benched(decision.cluster, plan, machine)
-                self._tell(
-                    MachineBenched(
-                        step=step + 1,
-                        machine=machine,
-                        reason=reason,
-                        samples_per_s=plan.prediction.samples_per_s,
-                        samples_per_s_with_it=with_it.samples_per_s,
-                    )
+            with_it = if_kept(decision.cluster, plan, machine).prediction
+            reason = explain_benched(decision.cluster, plan, machine)
+            self._tell(
+                MachineBenched(
+                    step=step + 1,
+                    machine=machine,
+                    reason=reason,
+                    samples_per_s=plan.prediction.samples_per_s,
+                    samples_per_s_with_it=with_it.samples_per_s,
                 )
-                self._tell(Notice(text=reason))
+            )
+            self._tell(Notice(text=reason))
 
 
 def _with_guesses(told: Sequence[Told]) -> list[Told]:
