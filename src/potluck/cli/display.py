@@ -2,9 +2,10 @@
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -15,8 +16,12 @@ from potluck.events.state import RunState
 from potluck.events.types import EpochEnded, Notice, Record, RunStarted, StepCommitted, TrainingBegan
 from potluck.report.words import duration, number, scores_text
 
+if TYPE_CHECKING:
+    from potluck.report.account import Account
+
 _WINDOW_S = 5.0
 _LINE_EVERY_S = 1.0
+_MOST_LOSSES = 6
 
 
 class _Console(Console):
@@ -133,7 +138,9 @@ class _Speed:
 
 
 @contextmanager
-def show_training(*, is_shown: bool, runs_dir: Path | None = None) -> Iterator[TrainingDisplay]:
+def show_training(
+    *, is_shown: bool, runs_dir: Path | None = None, read_account: "Callable[[RunState], Account | None] | None" = None
+) -> Iterator[TrainingDisplay]:
     """Follow a run on this terminal, and sum it up when it ends; of several workers here, one shows it."""
     console = _Console(quiet=not is_shown)
     display = TrainingDisplay(console)
@@ -143,6 +150,8 @@ def show_training(*, is_shown: bool, runs_dir: Path | None = None) -> Iterator[T
         display.close()
         if display.state.run:
             _sum_up(console, display.state, runs_dir or read_environment().runs_dir)
+            if read_account is not None and is_shown and display.state.step:
+                _tell_account(console, display.state, read_account)
 
 
 def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
@@ -158,6 +167,33 @@ def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
     console.print()
     console.print(Text(f"{state.run}: {state.ended or 'ended'}", style="bold"), soft_wrap=True)
     for name, value in rows.items():
-        console.print(Text(f"  {name:<11}{value}"), soft_wrap=True)
+        _print_row(console, name, value)
     if state.ended in ("stopped", "failed") and state.checkpoint:
         console.print(Text(f"  go on with  potluck train --resume --experiment-name {state.run}"), soft_wrap=True)
+
+
+def _tell_account(console: Console, state: RunState, read_account: "Callable[[RunState], Account | None]") -> None:
+    """Where the time went: a line alone, a table together. A run is not worse for having no account."""
+    from potluck.cli.plan_tables import show_account, time_line
+
+    try:
+        account = read_account(state)
+        if account is None:
+            if state.shares:
+                _print_row(console, "time", f"the other machines' events are not here; when they are: {_report(state)}")
+        elif account.efficiency is None and len(account.step_parts_s) == 1:
+            _print_row(console, "time", time_line(account))
+        else:
+            console.print()
+            show_account(console, account, _MOST_LOSSES)
+            console.print(Text(f"more of it: {_report(state)}"), soft_wrap=True)
+    except Exception as error:  # noqa: BLE001  whatever is wrong with the events, the run is done
+        _print_row(console, "time", f"no account: {type(error).__name__}: {error}")
+
+
+def _report(state: RunState) -> str:
+    return f"potluck report {state.run}"
+
+
+def _print_row(console: Console, name: str, value: str) -> None:
+    console.print(Text(f"  {name:<11}{value}"), soft_wrap=True)

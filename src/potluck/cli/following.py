@@ -25,7 +25,11 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
     names = {machine["address"]: machine["machine"] for machine in cluster.status()["machines"]}
     host, here = cluster.membership.host, cluster.membership.machine
     runs_dir = str(Path(started["folder"]).parent)
-    with show_training(is_shown=True, runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}")) as display:
+    with show_training(
+        is_shown=True,
+        runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}"),
+        read_account=lambda _: cluster.account(name),
+    ) as display:
         display.say(f"run {name} on {_machines(started)}")
         with _stopping_on_interrupt(cluster, name, display):
             for news in cluster.follow(name, display.say):

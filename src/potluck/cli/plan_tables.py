@@ -9,7 +9,7 @@ from rich.text import Text
 from potluck.measuring.profile_store import StoredProfile
 from potluck.planning.explain import rate_text, seconds_text
 from potluck.planning.outlook import Outlook
-from potluck.report.account import CAUSES, Account
+from potluck.report.account import CAUSES, Account, Loss
 from potluck.report.words import percent
 
 
@@ -67,8 +67,8 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
         _lines(console, f"with links of {cable} at least: {faster:,.1f} samples/s, {percent(gain)} more")
 
 
-def show_account(console: Console, account: Account) -> None:
-    """Achieved, predicted, and where the rest went."""
+def show_account(console: Console, account: Account, most: int | None = None) -> None:
+    """Achieved, predicted, and where the rest went, in at most so many rows."""
     lines = [f"{account.samples_per_s:,.1f} samples/s over {account.num_steps} steps"]
     if account.efficiency is not None:
         total = sum(account.solo_samples_per_s.values())
@@ -79,15 +79,36 @@ def show_account(console: Console, account: Account) -> None:
         )
         lines.append(f"predicted {account.predicted_samples_per_s:,.1f} samples/s, {off}")
     _lines(console, *lines)
-    table = plain_table("lost to", "machine", "seconds", "of all")
-    for loss in account.losses:
-        is_known = account.efficiency is not None
-        if abs(loss.part) >= 0.001 or not is_known:
-            part = percent(loss.part) if is_known else ""
-            table.add_row(CAUSES[loss.cause], loss.machine, seconds_text(max(0.0, loss.seconds)), part)
+    is_known = account.efficiency is not None
+    losses = [loss for loss in account.losses if loss.part >= 0.001 or not is_known]
+    table = plain_table("lost to", "on", "it lost", "others waited", "of all")
+    for loss in losses[:most]:
+        table.add_row(
+            CAUSES[loss.cause],
+            f"{loss.machine}'s link" if _is_of_a_link(account, loss) else loss.machine,
+            seconds_text(loss.seconds) if loss.seconds else "",
+            seconds_text(loss.waited_s) if loss.waited_s else "",
+            percent(loss.part) if is_known else "",
+        )
+    if smaller := losses[len(losses) if most is None else most :]:
+        rest = percent(sum(loss.part for loss in smaller)) if is_known else ""
+        table.add_row(f"{len(smaller)} smaller ones", "", "", "", rest)
     if table.row_count:
         console.print(table)
     _lines(console, *(f"{machine} was benched: {why}" for machine, why in account.benched.items()))
+
+
+def time_line(account: Account) -> str:
+    """Where the time of a worker alone went, the largest part first: 93 % computing, 5 % waiting for data."""
+    (parts,) = list(account.step_parts_s.values())[:1] or [{}]
+    words = {**CAUSES, "compute": "computing"}
+    total = sum(parts.values()) or 1.0
+    largest = sorted(((seconds / total, words.get(part, part)) for part, seconds in parts.items()), reverse=True)
+    return ", ".join(f"{percent(part)} {name}" for part, name in largest if part >= 0.001)
+
+
+def _is_of_a_link(account: Account, loss: Loss) -> bool:
+    return loss.cause == "exposed_exchange" and loss.machine == account.slowest_link
 
 
 def plain_table(*headings: str) -> Table:

@@ -1,9 +1,12 @@
 """potluck train: train a built-in model on a built-in dataset."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from potluck.report.account import Account
 
 DATA = "Model and data"
 LENGTH = "Batches and length"
@@ -210,7 +213,13 @@ def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
         from potluck.cli.looking import look_here
 
         look_here(lambda line: print(line, file=sys.stderr))
-    with show_training(is_shown=launch.rank == 0) as display:
+
+    def read_account(state: RunState) -> "Account | None":
+        from potluck.report.account_file import write_account
+
+        return write_account(RunFolder(environment.runs_dir / state.run))
+
+    with show_training(is_shown=launch.rank == 0, read_account=read_account) as display:
         from potluck.workloads.trainer import complete, train
 
         settings = complete(asked, data_dir=environment.data_dir, num_workers=launch.expected)

@@ -7,12 +7,12 @@ from dataclasses import dataclass, replace
 
 from potluck.engine.experience import Experience
 from potluck.engine.roster import Roster
-from potluck.events.types import AnyEvent, MachineBenched, Notice, PlanChanged, StepTiming
+from potluck.events.types import AnyEvent, MachineBenched, MachineUnbenched, Notice, PlanChanged, StepTiming
 from potluck.measuring.compute_fit import ComputeFit
 from potluck.measuring.line_fit import Timed
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import Exchange, LinkProfile
-from potluck.planning.explain import explain_benched
+from potluck.planning.explain import explain_benched, seconds_text
 from potluck.planning.plan import Plan, describe, make_plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
@@ -20,6 +20,7 @@ from potluck.planning.what_if import if_kept
 
 _SETTLING_STEPS = 12  # after a group forms, every step may bring a better plan
 _EVERY = 5  # later, so many steps pass before the next look
+_TELL_EVERY = 50  # what is predicted of a plan that stays is told anew: reports hold it against what was measured
 _NUM_WAITS = 8
 _BENCH_VOTES = 4
 _BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
@@ -55,6 +56,7 @@ class Balance:
         self._num_bench_votes = 0
         self._cluster: Cluster | None = None
         self._is_trusted = True
+        self._return_s = 0.0
 
     def recall(self, digest: str, gradient_bytes: int) -> None:
         """The model is known: begin with what earlier runs and trials showed of it."""
@@ -147,6 +149,8 @@ class Balance:
         if decision.reason:
             self._tell_plan(roster, told, decision, step, batch)
             self._tell_benched(decision, step)
+        elif self._num_commits == _SETTLING_STEPS - 1 or step % _TELL_EVERY == 0:
+            self._tell_plan(roster, told, decision, step, batch)
 
     def _may_bench(self, before: Plan | None, decision: Decision) -> bool:
         """Leaving the ring costs seconds: it must save much of a step, at several looks in a row."""
@@ -177,7 +181,18 @@ class Balance:
         workers = [replace(each, compute=mine) if each.name == name else each for each in self._cluster.workers]
         again = make_plan(replace(self._cluster, workers=tuple(workers)), self.plan.prediction.samples, "dynamic")
         machine = next(each.machine for each in workers if each.name == name)
+        self._return_s = again.prediction.step_s
         return machine not in again.benched
+
+    def unbenched(self, machine: str, step: int, *, pays: bool) -> None:
+        """Tell that a machine takes part again, because that pays or because nobody else is left."""
+        assert self.plan is not None
+        reason = "the others are gone"
+        if pays:
+            without_s = seconds_text(self.plan.prediction.step_s)
+            reason = f"with it a step should take {seconds_text(self._return_s)} instead of {without_s}"
+        self._tell(MachineUnbenched(step=step + 1, machine=machine, reason=reason))
+        self._tell(Notice(text=f"{machine} takes part again: {reason}"))
 
     def _tell_plan(self, roster: Roster, told: Sequence[Told], decision: Decision, step: int, batch: int) -> None:
         plan = decision.plan

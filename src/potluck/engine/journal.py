@@ -61,6 +61,8 @@ def _as_event(usage: Usage) -> MachineUsed:
         memory_total_bytes=usage.memory_total_bytes,
         sent_bytes_per_s=usage.sent_bytes_per_s,
         received_bytes_per_s=usage.received_bytes_per_s,
+        address=usage.address,
+        sending_bytes_per_s=usage.sending_bytes_per_s,
         gpus=[
             GpuUse(
                 name=gpu.name,

@@ -304,7 +304,7 @@ class Together:
             return
         pays = self._balance.practised(self._place.name, self._part.num_samples, bench.seconds())
         if pays or bench.is_deserted:
-            self._say("this machine takes part again")
+            self._balance.unbenched(self._place.machine, self._part.step, pays=pays)
             self._bench, self._membership = None, self._enlist()
             self._is_spoiled = self._is_steady = False
 

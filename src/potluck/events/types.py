@@ -97,7 +97,7 @@ class PlanChanged(Event, frozen=True, tag="plan_changed"):
     step: int  # the first committed step that it is for
     policy: str
     shares: dict[str, int]  # by worker
-    reason: str
+    reason: str  # empty where the split stays, and only what is known of it is newer
     step_s: float  # predicted, like all that follows
     samples_per_s: float
     error: float = 0.0  # relative
@@ -179,6 +179,8 @@ class MachineUsed(Event, frozen=True, tag="machine_used"):
     sent_bytes_per_s: float
     received_bytes_per_s: float
     gpus: list[GpuUse] = []
+    address: str = ""  # on the way to the other workers, if this one has sent them much
+    sending_bytes_per_s: dict[str, float] = {}  # by their addresses, while there was something to send
 
 
 class Notice(Event, frozen=True, tag="notice"):

@@ -3,6 +3,8 @@
 import time
 from dataclasses import dataclass
 
+from potluck.machine.flows import FlowMeter
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUsage:
@@ -25,6 +27,8 @@ class Usage:
     sent_bytes_per_s: float
     received_bytes_per_s: float
     gpus: tuple[GpuUsage, ...]
+    address: str
+    sending_bytes_per_s: dict[str, float]
 
 
 class UsageMeter:
@@ -34,6 +38,7 @@ class UsageMeter:
         self._every_s = every_s
         self._at = time.monotonic()
         self._sent, self._received = _network_bytes()
+        self._flows = FlowMeter()
         self._has_gpus: bool | None = None
         _cpu_busy()  # the first answer has nothing to compare with
 
@@ -47,6 +52,7 @@ class UsageMeter:
             return None
         sent, received = _network_bytes()
         memory = psutil.virtual_memory()
+        address, sending = self._flows.look()
         usage = Usage(
             cpu=_cpu_busy(),
             memory_bytes=int(memory.total - memory.available),
@@ -54,6 +60,8 @@ class UsageMeter:
             sent_bytes_per_s=max(0, sent - self._sent) / seconds,
             received_bytes_per_s=max(0, received - self._received) / seconds,
             gpus=self._gpus(),
+            address=address,
+            sending_bytes_per_s=sending,
         )
         self._at, self._sent, self._received = now, sent, received
         return usage

@@ -10,6 +10,8 @@ from potluck.meeting.bundle import Bundle
 from potluck.meeting.client import HostClient, HostSilentError
 from potluck.meeting.home import Home
 from potluck.meeting.wire import NewsRequest, RunRequest
+from potluck.report.account import Account
+from potluck.report.account_file import account_from_data
 
 _START_S = 90.0
 _NEWS_S = 15.0
@@ -79,6 +81,11 @@ class Cluster:
             yield news
             if news.is_over:
                 return
+
+    def account(self, run: str) -> Account | None:
+        """Where the run's time went, from the events of all its machines."""
+        told = self._client.ask("GET", f"/runs/{run}/account")["account"]
+        return None if told is None else account_from_data(told)
 
     def stop(self, run: str) -> dict[str, Any]:
         return dict(self._client.ask("POST", f"/runs/{run}/stop"))

@@ -2,6 +2,7 @@
 
 import json
 import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from potluck.events.log import parse_lines, read_last_records, read_records
 from potluck.events.state import replay
 from potluck.events.summary import summarise
 from potluck.events.types import StepCommitted, TrainingBegan
+from potluck.report.account_file import write_account
 
 OUTPUT_SUFFIX = ".out.log"
 _TAIL_BYTES = 1 << 14
@@ -77,6 +79,13 @@ def write_summaries(folder: RunFolder) -> None:
         if state.run:
             text = json.dumps(summarise(state), indent=2, allow_nan=False)
             write_text(folder.metrics_file(state.worker), f"{text}\n")
+
+
+def conclude(folder: RunFolder) -> None:
+    """What a run's folder holds when everything has come home: summaries, and where the time went."""
+    write_summaries(folder)
+    with suppress(EventLogError):
+        write_account(folder)
 
 
 @dataclass(frozen=True, slots=True)

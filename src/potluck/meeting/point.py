@@ -16,7 +16,7 @@ from potluck.meeting.asking import prepare_script, prepare_training
 from potluck.meeting.changes import Changes
 from potluck.meeting.home import write_secret
 from potluck.meeting.lighthouses import Lighthouses
-from potluck.meeting.news import read_pace, write_summaries
+from potluck.meeting.news import conclude, read_pace
 from potluck.meeting.roster import Roster
 from potluck.meeting.runs import (
     RunRecord,
@@ -251,7 +251,7 @@ class MeetingPoint:
             if is_home(self.runs[name], self.absent()) or self._clock() - ended_at > _KEEP_LIGHTHOUSE_S:
                 self._lighthouses.stop(self.runs[name].lighthouse_port)
                 del self._ended_at[name]
-                asyncio.get_running_loop().run_in_executor(None, write_summaries, self.folder_of(name))
+                asyncio.get_running_loop().run_in_executor(None, conclude, self.folder_of(name))
 
     def absent(self) -> frozenset[str]:
         """Machines that nothing can be expected of now."""

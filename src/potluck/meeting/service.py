@@ -34,6 +34,7 @@ from potluck.meeting.wire import (
     VisitBegun,
     VisitQuestion,
 )
+from potluck.report.account_file import write_account
 
 _NEWS_LOOK_S = 0.2
 
@@ -229,6 +230,13 @@ async def start_run(asked: RunRequest, machine: Machine, point: Point) -> dict[s
 async def show_run(run: Name, point: Point) -> dict[str, Any]:
     """Where a run stands."""
     return point.describe(point.find_run(run))
+
+
+@_members.get("/runs/{run}/account")
+async def show_account(run: Name, point: Point) -> dict[str, Any]:
+    """Where a run's time went, as far as its events are here."""
+    account = await asyncio.to_thread(write_account, point.folder_of(run))
+    return {"account": None if account is None else account.as_data()}
 
 
 @_members.post("/runs/{run}/stop")

@@ -19,11 +19,18 @@ def split_evenly(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tu
 
 
 def split_by_speed(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
-    """In proportion to solo speeds."""
+    """In proportion to solo speeds. Everyone takes a sample if there are enough: only `dynamic` leaves machines out."""
     check_names(cluster, keep)
     speeds = [worker.compute.solo_speed(batch) for worker in cluster.workers]
     scale = (1 << 40) / max(speeds)
-    return tuple(len(part) for part in split_by_shares(batch, [round(speed * scale) for speed in speeds]))
+    least: set[int] = set()
+    while True:
+        weights = [0 if index in least else round(speed * scale) for index, speed in enumerate(speeds)]
+        parts = [len(part) for part in split_by_shares(batch - len(least), weights)]
+        starved = {index for index, part in enumerate(parts) if part == 0} - least
+        if not starved or batch < len(speeds):
+            return tuple(1 if index in least else part for index, part in enumerate(parts))
+        least |= starved
 
 
 def split_by_fit(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:

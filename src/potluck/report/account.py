@@ -2,10 +2,11 @@
 
 In a run of W seconds worker i could have done solo_i * W samples alone. What it did not do it lost, second by second:
 each second of waiting costs solo_i samples, and a second of work costs solo_i less what was done in it. So the losses,
-as parts of all that could have been done, and the efficiency add up to 1.
+as parts of all that could have been done, and the efficiency add up to 1. A wait for a slower worker is booked where it
+comes from: under that worker's machine, and what it did meanwhile.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -14,30 +15,42 @@ import numpy as np
 
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import read_records
-from potluck.events.types import MachineBenched, PlanChanged, Record, RunStarted, StepCommitted
-from potluck.report.ledger import Ledger, step_columns
+from potluck.events.types import (
+    MachineBenched,
+    MachineUnbenched,
+    MachineUsed,
+    PlanChanged,
+    Record,
+    RunStarted,
+    StepCommitted,
+)
+from potluck.report.ledger import WAITED_FOR, Ledger, Sums, step_columns
+from potluck.report.links import SendingRates
 
 CAUSES = {
-    "straggler_wait": "waiting for slower workers",
-    "exposed_exchange": "exchange that work does not hide",
     "data_wait": "waiting for data",
+    "compute": "computing slower than alone, or than others",
+    "exposed_exchange": "exchange that work does not hide",
     "commit": "the vote",
     "rest": "the script's own code, events, checkpoints",
     "retry": "steps that a lost worker spoiled",
-    "pace": "working slower than alone",
 }
+_LEAST_S = 1e-9  # less is the rounding of sums
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What one cause cost on one machine."""
+    """What one cause on one machine cost it and those who waited for it."""
 
     cause: str
     machine: str
+    """Where it comes from."""
     seconds: float
-    """Of the machine's workers, on average; negative for pace where they were faster than alone."""
+    """Of the machine's own workers, on average."""
+    waited_s: float = 0.0
+    """Of each worker elsewhere, on average: its wait for this."""
     part: float
-    """Of all that could have been done."""
+    """Of all that could have been done, by everybody."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +74,7 @@ class Account:
     benched: dict[str, str]
     """Machines and why, as last told."""
     slowest_link: str
-    """The machine whose link carries the ring, if links were measured."""
+    """The machine whose link slows the exchange of all; empty where none stands out."""
     step_parts_s: dict[str, dict[str, float]] = field(default_factory=dict)
     """The mean step of each machine's workers, by cause and compute: the parts add up to the step."""
 
@@ -103,6 +116,7 @@ def make_account(records: Mapping[str, Iterable[Record]], first_step: int = 1) -
     ledger = Ledger(first_step=first_step, most_pending=None)
     machine_of: dict[str, str] = {}
     benched: dict[str, str] = {}
+    links = SendingRates()
     for worker, lines in records.items():
         machine_of[worker] = worker
         steps: list[StepCommitted] = []
@@ -116,8 +130,12 @@ def make_account(records: Mapping[str, Iterable[Record]], first_step: int = 1) -
                     ledger.plans[step] = event
                 case MachineBenched(machine=machine, reason=reason):
                     benched[machine] = reason
+                case MachineUnbenched(machine=machine):
+                    benched.pop(machine, None)
+                case MachineUsed() as event:
+                    links.add(machine_of[worker], event)
         ledger.add(worker, np.array([step.step for step in steps], dtype=np.int64), step_columns(steps))
-    return account_of(ledger, machine_of=machine_of, benched=benched)
+    return account_of(ledger, machine_of=machine_of, benched=benched, slowest_link=links.slowest_link())
 
 
 def read_account(folder: RunFolder, first_step: int = 1) -> Account | None:
@@ -125,37 +143,26 @@ def read_account(folder: RunFolder, first_step: int = 1) -> Account | None:
     return make_account({file.stem: read_records(file) for file in folder.event_files()}, first_step)
 
 
-def account_of(ledger: Ledger, *, machine_of: Mapping[str, str], benched: dict[str, str]) -> Account | None:
+def account_of(
+    ledger: Ledger, *, machine_of: Mapping[str, str], benched: dict[str, str], slowest_link: str = ""
+) -> Account | None:
     """The account of the steps in a ledger; None if none is whole."""
     sums = ledger.sums()
     if not sums.num_steps:
         return None
-    total = sum(sums.could.values())
-    is_known = sums.is_predicted and all(sums.could.values())
-    solo: dict[str, float] = defaultdict(float)
-    workers_on: dict[str, int] = defaultdict(int)
+    solo_of = {worker: sums.solo_speed(worker) for worker in sums.spent_s}
     num_steps: dict[str, int] = defaultdict(int)
-    for worker, could in sums.could.items():
-        machine = machine_of[worker]
-        solo[machine] += could / sums.accounted_s
-        workers_on[machine] += 1
-        num_steps[machine] += sums.num_worker_steps[worker]
-    lost_s: dict[tuple[str, str], float] = defaultdict(float)
-    part: dict[tuple[str, str], float] = defaultdict(float)
+    solo: dict[str, float] = defaultdict(float)
+    for worker, causes in sums.spent_s.items():
+        # In the mean over the run: a worker that was away for half of it counts half.
+        solo[machine_of[worker]] += solo_of[worker] * sum(causes.values()) / sums.accounted_s
+        num_steps[machine_of[worker]] += sums.num_worker_steps[worker]
     step_parts_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-    for worker, causes in sums.lost.items():
-        machine = machine_of[worker]
-        spent_s = {**sums.spent_s[worker], "pace": sums.pace_s[worker]}
-        for cause, lost in causes.items():
-            lost_s[cause, machine] += spent_s[cause] / workers_on[machine]
-            part[cause, machine] += lost / total if total else 0.0
-        for cause, seconds in sums.spent_s[worker].items():
-            step_parts_s[machine][cause] += seconds / num_steps[machine]
-    losses = [
-        Loss(cause=cause, machine=machine, seconds=seconds, part=part[cause, machine])
-        for (cause, machine), seconds in lost_s.items()
-        if seconds
-    ]
+    for worker, causes in sums.spent_s.items():
+        for cause, seconds in causes.items():
+            step_parts_s[machine_of[worker]][cause] += seconds / num_steps[machine_of[worker]]
+    is_known = sums.is_predicted and all(solo_of.values())
+    slowest_link = slowest_link or sums.slowest_link
     return Account(
         num_steps=sums.num_steps,
         wall_s=sums.wall_s,
@@ -164,9 +171,58 @@ def account_of(ledger: Ledger, *, machine_of: Mapping[str, str], benched: dict[s
         predicted_samples_per_s=sums.samples / sums.predicted_s if sums.is_predicted else None,
         predicted_error=sums.doubt_s / sums.predicted_s if sums.is_predicted else None,
         solo_samples_per_s=dict(solo) if is_known else {},
-        losses=tuple(sorted(losses, key=lambda loss: (-loss.part, -loss.seconds))),
-        num_plan_changes=max(0, len(ledger.plans) - 1),
+        losses=_losses(sums, solo_of, machine_of, slowest_link if slowest_link in solo else ""),
+        num_plan_changes=ledger.num_plan_changes,
         benched=benched,
-        slowest_link=sums.slowest_link,
+        slowest_link=slowest_link,
         step_parts_s={machine: dict(parts) for machine, parts in step_parts_s.items()},
     )
+
+
+def _losses(
+    sums: Sums, solo_of: Mapping[str, float], machine_of: Mapping[str, str], slowest_link: str
+) -> tuple[Loss, ...]:
+    """Every loss under its cause and the machine that it comes from, the largest first."""
+    total = sum(solo_of[worker] * sum(causes.values()) for worker, causes in sums.spent_s.items()) or 1.0
+    workers_on = Counter(machine_of[worker] for worker in sums.spent_s)
+    own_s: dict[tuple[str, str], float] = defaultdict(float)
+    waited_s: dict[tuple[str, str], float] = defaultdict(float)
+    part: dict[tuple[str, str], float] = defaultdict(float)
+
+    def book(cause: str, machine: str, *, own: float, others: float, lost: float) -> None:
+        """Seconds of the machine's own workers and of all others, and the samples that these could have done."""
+        own_s[cause, machine] += own / workers_on[machine]
+        waited_s[cause, machine] += others / max(1, len(sums.spent_s) - workers_on[machine])
+        part[cause, machine] += lost / total
+
+    for worker, spent_s in sums.spent_s.items():
+        machine, solo = machine_of[worker], solo_of[worker]
+        for cause in CAUSES:
+            seconds, where = spent_s[cause], machine
+            if cause == "compute":
+                seconds = max(0.0, seconds - sums.done[worker] / solo) if solo else 0.0
+            elif cause == "exposed_exchange" and slowest_link:
+                where = slowest_link
+            own = seconds if where == machine else 0.0
+            book(cause, where, own=own, others=seconds - own, lost=seconds * solo)
+    waiters = list(sums.waits.column)
+    solos = np.array([solo_of[waiter] for waiter in waiters])
+    machines = np.array([machine_of[waiter] for waiter in waiters])
+    for culprit, waits_s in sums.waits.seconds.items():
+        num_known = waits_s.shape[1]
+        own = waits_s[:, machines[:num_known] == machine_of[culprit]].sum(axis=1)
+        for index, cause in enumerate(WAITED_FOR):
+            all_s, lost = float(waits_s[index].sum()), float(waits_s[index] @ solos[:num_known])
+            book(cause, machine_of[culprit], own=float(own[index]), others=all_s - float(own[index]), lost=lost)
+    losses = [
+        Loss(
+            cause=cause,
+            machine=machine,
+            seconds=own_s[cause, machine],
+            waited_s=waited_s[cause, machine],
+            part=part[cause, machine],
+        )
+        for cause, machine in part
+        if own_s[cause, machine] + waited_s[cause, machine] > _LEAST_S
+    ]
+    return tuple(sorted(losses, key=lambda loss: (-loss.part, -loss.seconds - loss.waited_s)))

@@ -8,6 +8,7 @@ up without its incomplete steps when the run is far past it.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -24,6 +25,14 @@ _COLUMNS: Final = ("samples", "own_samples", "seconds", *PARTS)
 _SAMPLES, _OWN, _SECONDS, _FIRST_PART = range(4)
 _DATA_WAIT, _COMPUTE, _EXCHANGE_WAIT, _COMMIT, _REST, _RETRY = range(_FIRST_PART, len(_COLUMNS))
 _UNTIMED = StepTiming(compute_s=float("nan"))
+WAITED_FOR: Final = {
+    "data_wait": _DATA_WAIT,
+    "compute": _COMPUTE,
+    "commit": _COMMIT,
+    "rest": _REST,
+    "retry": _RETRY,
+}
+"""What a worker does between two exchanges: others wait for all of it alike."""
 
 
 def step_columns(steps: Sequence[StepCommitted]) -> Floats:
@@ -54,13 +63,12 @@ class Sums:
         self.is_predicted = True
         self.slowest_link = ""
         self.num_worker_steps: dict[str, int] = defaultdict(int)
-        self.could: dict[str, float] = defaultdict(float)
-        """Samples by worker, had it worked alone all the time."""
+        self.done: dict[str, float] = defaultdict(float)
+        """Samples, by worker."""
         self.spent_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
         """By worker and cause; the causes add up to the worker's time."""
-        self.pace_s: dict[str, float] = defaultdict(float)
-        self.lost: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        """Samples, by worker and cause."""
+        self.waits = Waits()
+        self._solo: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
 
     def add(self, names: Sequence[str], steps: Floats, plan: PlanChanged | None) -> None:
         """Whole steps under one plan; `steps` is workers x quantities x steps, zeros where a worker took no part."""
@@ -69,7 +77,10 @@ class Sums:
         num_workers = is_in.sum(axis=0)
         steps_s = steps[:, _FIRST_PART:].sum(axis=1)
         # All leave an exchange together: who waited least for it waited for the wire only.
-        wire_s = np.where(is_in, steps[:, _EXCHANGE_WAIT], np.inf).min(axis=0)
+        exchange_s = np.where(is_in, steps[:, _EXCHANGE_WAIT], np.inf)
+        wire_s = exchange_s.min(axis=0)
+        wait_s = np.where(is_in, steps[:, _EXCHANGE_WAIT] - wire_s, 0.0)
+        self.waits.add(names, steps, slowest=exchange_s.argmin(axis=0), wait_s=wait_s)
         count = steps.shape[2]
         self.num_steps += count
         self.wall_s += float((steps[:, _SECONDS].sum(axis=0) / num_workers).sum())
@@ -82,26 +93,61 @@ class Sums:
             self.doubt_s += count * plan.step_s * plan.error
             self.slowest_link = plan.slowest_link or self.slowest_link
         causes = {
-            "straggler_wait": np.where(is_in, steps[:, _EXCHANGE_WAIT] - wire_s, 0.0).sum(axis=1),
+            "straggler_wait": wait_s.sum(axis=1),
             "exposed_exchange": np.where(is_in, wire_s, 0.0).sum(axis=1),
-            "data_wait": steps[:, _DATA_WAIT].sum(axis=1),
-            "commit": steps[:, _COMMIT].sum(axis=1),
-            "rest": steps[:, _REST].sum(axis=1),
-            "retry": steps[:, _RETRY].sum(axis=1),
+            **{name: steps[:, column].sum(axis=1) for name, column in WAITED_FOR.items()},
         }
-        work_s, work, total_s = steps[:, _COMPUTE].sum(axis=1), own.sum(axis=1), steps_s.sum(axis=1)
         for index, name in enumerate(names):
             if not (num_in := int(is_in[index].sum())):
                 continue
-            solo = 0.0 if plan is None else plan.solo_samples_per_s.get(name, 0.0)
             self.num_worker_steps[name] += num_in
-            self.could[name] += solo * float(total_s[index])
-            self.spent_s[name]["compute"] += float(work_s[index])
+            self.done[name] += float(own[index].sum())
+            self._solo[name][0.0 if plan is None else plan.solo_samples_per_s.get(name, 0.0)] += num_in
             for cause, seconds in causes.items():
                 self.spent_s[name][cause] += float(seconds[index])
-                self.lost[name][cause] += float(seconds[index]) * solo
-            self.lost[name]["pace"] += float(work_s[index]) * solo - float(work[index])
-            self.pace_s[name] += float(work_s[index] - work[index] / solo) if solo else 0.0
+
+    def solo_speed(self, worker: str) -> float:
+        """Samples/s of a worker alone: the median of what plans took it for, each as often as it had steps; 0 if no
+        plan knew.
+
+        It is at least as fast as it was here while it computed: what plans know of its speed may hold its own waits
+        for data, which then would not count as lost.
+        """
+        speeds, counts = zip(*sorted(self._solo[worker].items()), strict=True)
+        told: float = speeds[int(np.searchsorted(np.cumsum(counts), self.num_worker_steps[worker] / 2))]
+        computed_s = self.spent_s[worker]["compute"]
+        return max(told, self.done[worker] / computed_s) if told and computed_s else told
+
+
+class Waits:
+    """Who waited how long for whom, and for what it did meanwhile."""
+
+    def __init__(self) -> None:
+        self.column: dict[str, int] = {}
+        """By worker that waits."""
+        self.seconds: dict[str, Floats] = {}
+        """By the worker that others waited for: WAITED_FOR x columns."""
+
+    def add(self, names: Sequence[str], steps: Floats, *, slowest: npt.NDArray[np.int64], wait_s: Floats) -> None:
+        """Steps in which all waited for the slowest, each for what that one did longer than itself."""
+        present = np.flatnonzero(steps[:, _OWN].any(axis=1)).tolist()
+        columns = [self.column.setdefault(names[index], len(self.column)) for index in present]
+        for culprit in np.unique(slowest).tolist():
+            mine = slowest == culprit
+            found = np.zeros((len(WAITED_FOR), len(self.column)))
+            found[:, columns] = _reasons(steps[:, :, mine], culprit, wait_s[:, mine])[:, present]
+            before = self.seconds.get(names[culprit])
+            if before is not None:
+                found[:, : before.shape[1]] += before
+            self.seconds[names[culprit]] = found
+
+
+def _reasons(steps: Floats, culprit: int, wait_s: Floats) -> Floats:
+    """WAITED_FOR x workers: each one's wait for the slowest, by what took that one longer than the one that waits."""
+    longer = np.stack([np.maximum(0.0, steps[culprit, part] - steps[:, part]) for part in WAITED_FOR.values()])
+    total = longer.sum(axis=0)
+    longer[list(WAITED_FOR).index("compute")] += total == 0  # it was late from the step before
+    return np.asarray((wait_s * longer / np.where(total > 0, total, 1.0)).sum(axis=2))
 
 
 class Ledger:
@@ -115,6 +161,12 @@ class Ledger:
         self._pending: dict[int, dict[str, Floats]] = {}
         self._folded_before = 0
         self._sums = Sums()
+
+    @property
+    def num_plan_changes(self) -> int:
+        """Without the first plan, and those that were only told again."""
+        in_order = [plan for _, plan in sorted(self.plans.items())]
+        return sum(before.shares != later.shares for before, later in pairwise(in_order))
 
     def add(self, worker: str, numbers: npt.NDArray[np.int64], columns: Floats) -> None:
         """Steps of one worker, with their numbers; a step that comes again counts as it was done last."""

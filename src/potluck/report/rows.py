@@ -18,7 +18,9 @@ OTHERS = "others"
 
 def part_names() -> dict[str, str]:
     """Every part of a step, in words."""
-    return {"compute": "computing", **{cause: text for cause, text in CAUSES.items() if cause != "pace"}}
+    return {"compute": "computing", "straggler_wait": "waiting for slower workers"} | {
+        cause: text for cause, text in CAUSES.items() if cause != "compute"
+    }
 
 
 def throughput_rows(view: RunView) -> Rows:

@@ -8,7 +8,7 @@ from potluck.report.timeline import COLUMNS
 from potluck.report.view import Happening, RunView
 from potluck.report.words import duration, number, percent, scores_text
 
-FAULTS = ("left", "back", "restarted", "resumed")
+FAULTS = ("left", "back", "restarted", "resumed", "benched", "unbenched")
 _OWN = COLUMNS.index("own_samples")
 
 
@@ -78,10 +78,11 @@ def tell(view: RunView) -> Story:
                 reason=plan.reason,
             )
             for at, plan in view.plans
+            if plan.reason
         ),
         faults=tuple(line for line in happenings if line.kind in FAULTS),
         fault_s=view.regroup_s,
-        notices=tuple(line for line in happenings if line.kind in ("notice", "benched", "unbenched")),
+        notices=tuple(line for line in happenings if line.kind == "notice"),
         account=account,
         began_at=view.began_at,
         repeat=_repeat(view),

@@ -26,6 +26,7 @@ from potluck.events.types import (
 )
 from potluck.report.account import Account, account_of
 from potluck.report.ledger import PARTS, Floats, Ledger, step_columns
+from potluck.report.links import SendingRates
 from potluck.report.timeline import COLUMNS, Timeline
 from potluck.report.worker import MOST_KEPT, Absence, Worker, is_gone
 
@@ -61,6 +62,7 @@ class RunView:
         self.timeline = Timeline()
         self._ledger = Ledger()
         self._benched: dict[str, str] = {}
+        self._links = SendingRates()
         self._happenings: deque[Happening] = deque(maxlen=MOST_KEPT)
         self._told: set[tuple[str, str]] = set()
 
@@ -129,7 +131,8 @@ class RunView:
     def account(self) -> Account | None:
         """Where the time went, of all whole steps so far."""
         machine_of = {name: worker.machine for name, worker in self.workers.items()}
-        return account_of(self._ledger, machine_of=machine_of, benched=dict(self._benched))
+        slowest = self._links.slowest_link()
+        return account_of(self._ledger, machine_of=machine_of, benched=dict(self._benched), slowest_link=slowest)
 
     def series(self) -> tuple[list[str], Floats, float, Floats]:
         """Workers, starts of bins, their width, and workers x bins x timeline.COLUMNS."""
@@ -264,9 +267,9 @@ class RunView:
             case PlanChanged(step=step) as plan:
                 if step not in self._ledger.plans:
                     self.plans.append((at, plan))
+                if plan.reason:
                     shares = ", ".join(f"{name} {share}" for name, share in plan.shares.items())
-                    text = f"from step {step}: {shares}" + (f" ({plan.reason})" if plan.reason else "")
-                    self._tell(at, "", "plan", text)
+                    self._tell(at, "", "plan", f"from step {step}: {shares} ({plan.reason})")
                 self._ledger.plans[step] = plan
                 for name in [name for name, share in plan.shares.items() if share]:
                     self._benched.pop(plan.machines.get(name, name), None)
@@ -282,6 +285,7 @@ class RunView:
                 self._tell(at, worker.machine, "notice", text)
             case MachineUsed() as event:
                 worker.used.append((at, event))
+                self._links.add(worker.machine, event)
 
     def _tell(self, at: float, machine: str, kind: str, text: str) -> None:
         """Once, although every worker says it."""

@@ -18,7 +18,7 @@ def test_it_says_achieved_predicted_and_where_the_rest_went():
         predicted_error=0.03,
         solo_samples_per_s={"oak": 240.0, "elm": 80.0},
         losses=(
-            Loss(cause="straggler_wait", machine="oak", seconds=0.5, part=0.04),
+            Loss(cause="data_wait", machine="oak", seconds=0.5, waited_s=0.4, part=0.04),
             Loss(cause="exposed_exchange", machine="elm", seconds=0.25, part=0.0225),
         ),
         num_plan_changes=1,
@@ -29,5 +29,5 @@ def test_it_says_achieved_predicted_and_where_the_rest_went():
     show_account(Console(file=output, width=120), account)
     for words in ("300.0 samples/s over 100 steps", "93.8 % of the 320.0 samples/s", "5.0 % above measured"):
         assert words in output.getvalue()
-    for words in ("waiting for slower workers", "oak", "500 ms", "4.0 %", "fern was benched: its link"):
+    for words in ("waiting for data", "oak", "500 ms", "400 ms", "4.0 %", "elm's link", "fern was benched: its link"):
         assert words in output.getvalue()

@@ -66,8 +66,10 @@ def test_a_run_leaves_every_file_and_learns(potluck, workplace):
     folder = workplace / "experiments" / "first"
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     [events] = [name for name in files if name.startswith("events/") and name.endswith("-0.jsonl")]
+    assert "% computing" in output
     assert files == {
         "run.yaml",
+        "account.json",
         events,
         "logs/rank_0_metrics.json",
         "checkpoints/model_epoch_1.pth",

@@ -6,7 +6,8 @@ from potluck.core.errors import PlanError
 from potluck.engine.balance import Balance, Wishes
 from potluck.engine.experience import Experience
 from potluck.engine.roster import Member, Roster
-from potluck.events.types import MachineBenched, PlanChanged, StepTiming
+from potluck.events.state import replay
+from potluck.events.types import MachineBenched, MachineUnbenched, PlanChanged, Record, StepTiming
 from potluck.measuring.profile_store import find_profile
 from potluck.planning.costs import Exchange
 from potluck.planning.rebalance import Told
@@ -79,6 +80,37 @@ def test_who_sends_more_than_it_computes_is_benched_after_several_looks(make):
     assert [event.machine for event in benched] == ["lily"]
     assert benched[0].samples_per_s > benched[0].samples_per_s_with_it
     assert "--keep lily" in benched[0].reason
+
+
+def test_a_benched_machine_that_has_become_fast_tells_that_it_is_back(make):
+    events = []
+    balance = make(events)
+    told = [costs(0.001, wait_s=1.0), costs(0.003, wait_s=1.0)]
+    roster = Roster((member("bo", told[0]), member("lily", told[1])), 1)
+    balance.form(roster, 0, 64, LARGE)
+    for step in range(60):
+        if not balance.benched:
+            balance.committed(roster, told, step, 64, LARGE)
+    assert not balance.practised("lily-0", 32, 0.1)
+    balance.unbenched("lily", 70, pays=False)
+    back = [event for event in events if isinstance(event, MachineUnbenched)]
+    assert [(event.machine, event.step) for event in back] == [("lily", 71)]
+    assert replay([Record(sequence=n, time=0.0, event=event) for n, event in enumerate(events)]).benched == ()
+
+
+def test_a_plan_that_stays_is_told_again_with_newer_numbers_and_is_no_change(make):
+    events = []
+    balance = make(events)
+    roster = Roster((member("bo"), member("lily")), 0)
+    balance.form(roster, 0, 64, SMALL)
+    for step in range(200):
+        pace = 1.0 if step < 5 else 1.02
+        balance.committed(roster, [costs(0.001 * pace), costs(0.003 * pace)], step, 64, SMALL)
+    plans = [event for event in events if isinstance(event, PlanChanged)]
+    assert [plan.step for plan in plans] == [1, 12, 51, 101, 151]
+    assert [bool(plan.reason) for plan in plans] == [True, False, False, False, False]
+    assert plans[1].solo_samples_per_s["bo-0"] < plans[0].solo_samples_per_s["bo-0"]
+    assert replay([Record(sequence=n, time=0.0, event=event) for n, event in enumerate(events)]).num_plan_changes == 0
 
 
 def test_whoever_is_to_be_kept_is_not_benched(make):

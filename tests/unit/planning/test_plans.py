@@ -124,6 +124,20 @@ def test_static_is_even_and_proportional_follows_solo_speed():
     assert make_plan(pair, 400, "proportional").shares == (300, 100)
 
 
+@given(small_clusters(), st.integers(4, 9), st.sampled_from(["static", "proportional"]))
+@settings(deadline=None)
+def test_only_dynamic_leaves_machines_out(small, batch, policy):
+    plan = make_plan(small, batch, policy)
+    assert min(plan.shares) >= 1
+    assert plan.benched == ()
+
+
+def test_a_machine_a_thousand_times_slower_takes_one_sample_and_the_others_keep_their_proportion():
+    crowd = cluster(worker("a", 0.001), worker("b", 1.0), worker("c", 0.003), worker("d", 1.0))
+    assert make_plan(crowd, 42, "proportional").shares == (30, 1, 10, 1)
+    assert sum(make_plan(crowd, 3, "proportional").shares) == 3
+
+
 def test_a_small_memory_costs_a_fixed_part_for_every_piece():
     cost = ComputeProfile(fixed_s=1.0, per_sample_s=0.5, memory_cap=4)
     assert [cost.seconds(samples) for samples in (0, 1, 4, 5, 8, 9)] == [0.0, 1.5, 3.0, 4.5, 6.0, 7.5]

@@ -1,0 +1,43 @@
+"""Whose link slows the exchange of all: concluded from the rates at which workers really sent."""
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from potluck.events.types import MachineUsed
+
+_CLEARLY = 0.7
+
+
+class SendingRates:
+    """What machines told of their rates, and their addresses."""
+
+    def __init__(self) -> None:
+        self._machine_at: dict[str, set[str]] = defaultdict(set)
+        self._rates: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def add(self, machine: str, used: MachineUsed) -> None:
+        """One look at a machine."""
+        if used.address:
+            self._machine_at[used.address].add(machine)
+        for peer, rate in used.sending_bytes_per_s.items():
+            total, count = self._rates.get((machine, peer), (0.0, 0))
+            self._rates[machine, peer] = (total + rate, count + 1)
+
+    def slowest_link(self) -> str:
+        """The machine, if one stands out."""
+        rates = {}
+        for (machine, peer), (total, count) in self._rates.items():
+            at = self._machine_at.get(peer, set())
+            if len(at) == 1:  # on one computer many workers may share an address
+                rates[machine, next(iter(at))] = total / count
+        return slowest_of(rates)
+
+
+def slowest_of(rates: Mapping[tuple[str, str], float]) -> str:
+    """Both ends of a slow way see the same rate. A machine stands out if none of its ways is as fast as the others'."""
+    best: dict[str, float] = defaultdict(float)
+    for pair, rate in rates.items():
+        for machine in pair:
+            best[machine] = max(best[machine], rate)
+    order = sorted(best, key=best.__getitem__)
+    return order[0] if len(order) > 2 and best[order[0]] < _CLEARLY * best[order[1]] else ""
