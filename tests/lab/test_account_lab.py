@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.needs_lab, pytest.mark.slow, pytest.mark.timeout(240)]
 NAMES = ("rosa", "lily", "fern")
 CLUSTER = "machines:\n" + "".join(f"  - {{name: {name}, cores: 0.6, memory: 2G, link: 1gbit}}\n" for name in NAMES)
 SLOW_DATA, SLOW_WORK, SLOW_LINK = (30, 60), (70, 100), (110, 150)
-SLOW_BITS_PER_S = 11_000_000
+SLOW_BITS_PER_S = 18_000_000
 
 
 @pytest.fixture(scope="module")
@@ -90,7 +90,8 @@ def test_the_parts_of_every_step_add_up_to_the_time_that_it_took(events):
         ]
         wall_s = sum(seconds for seconds, _ in spans)
         told_s = sum(event.timing.step_s for _, event in spans)
-        worst = max(abs(event.timing.step_s / seconds - 1) for seconds, event in spans)
-        print(f"{name}: {len(spans)} steps, {wall_s:.3f} s by the clock, {told_s:.3f} s by parts, worst {worst:.4f}")
-        assert told_s == pytest.approx(wall_s, rel=0.005)
-        assert worst < 0.02
+        off = sorted(abs(event.timing.step_s / seconds - 1) for seconds, event in spans)
+        print(f"{name}: {len(spans)} steps, {wall_s:.3f} s by the clock, {told_s:.3f} s by parts; worst {off[-3:]}")
+        assert told_s == pytest.approx(wall_s, rel=0.002)
+        # A process that is held up between the timer and the event file's clock shows in two steps.
+        assert off[len(off) * 95 // 100] < 0.02

@@ -220,6 +220,8 @@ def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
         return write_account(RunFolder(environment.runs_dir / state.run))
 
     with show_training(is_shown=launch.rank == 0, read_account=read_account) as display:
+        from potluck.engine.device import choose_device
+        from potluck.workloads.profiling import profile_if_wanted
         from potluck.workloads.trainer import complete, train
 
         settings = complete(asked, data_dir=environment.data_dir, num_workers=launch.expected)
@@ -228,12 +230,8 @@ def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
         if settings.experiment_name is None:
             stem = f"{settings.model}-{settings.dataset}"
             settings = settings.model_copy(update={"experiment_name": free_run_name(environment.runs_dir, stem)})
-        if settings.enable_profiling or settings.memory_limit is not None:
-            from potluck.engine.device import choose_device
-            from potluck.workloads.profiling import profile_if_new
-
-            chosen = choose_device(settings.device, launch.local_rank)
-            profile_if_new(settings, environment.home, environment.machine, chosen)
+        chosen = choose_device(settings.device, launch.local_rank)
+        profile_if_wanted(settings, environment.home, environment.machine, chosen)
         folder = RunFolder(environment.runs_dir / str(settings.experiment_name))
         with open_outlet(log_to if launch.rank == 0 else None, folder) as outlet:
 

@@ -16,6 +16,7 @@ from torch.futures import Future
 from torchft import Manager
 from torchft.process_group import ProcessGroupDummy
 
+from potluck.engine.fingerprint import gradient_bytes
 from potluck.engine.position import Slice
 from potluck.engine.roster import Roster, RosteredGroup
 from potluck.planning.costs import bucket_bytes
@@ -94,7 +95,7 @@ class GradientExchange:
         timeout: Callable[[], timedelta],
         gradients_ready: Callable[[], None],
     ) -> None:
-        self.num_bytes = sum(p.numel() * p.element_size() for p in model.parameters() if p.requires_grad)
+        self.num_bytes = gradient_bytes(model)
         self._gradients_ready = gradients_ready
         self._manager = manager
         self._group = group

@@ -20,6 +20,7 @@ from potluck.engine.balance import Balance
 from potluck.engine.checkpoints import CheckpointWriter
 from potluck.engine.evaluation import Measure, evaluate
 from potluck.engine.fetching import Collate, Samples
+from potluck.engine.fingerprint import fingerprint, gradient_bytes
 from potluck.engine.gradient_checkpointing import checkpoint_blocks
 from potluck.engine.group import Group
 from potluck.engine.journal import Journal
@@ -121,6 +122,7 @@ class Run:
             training.restore(self._restored)
         if self._gradient_checkpointing:
             checkpoint_blocks(model)
+        self._balance.recall(fingerprint(model), gradient_bytes(model))
         progress = self._progress
         wrapped = self._group.wrap(model, progress.capture, progress.restore, lambda: bool(progress.stop))
         self._model = PreparedModel(
@@ -155,6 +157,7 @@ class Run:
         if self._restored is not None:
             check_same_data(self._restored, order)
         self._progress.order = order
+        self._tell_memory_cap(global_batch)
         self._loader = SharedLoader(
             Samples(dataset, self.seed, collate),
             order,
@@ -165,6 +168,14 @@ class Run:
             num_workers=num_workers,
         )
         return self._loader
+
+    def _tell_memory_cap(self, global_batch: int) -> None:
+        cap = self._balance.memory_cap
+        if self._micro_batch is None and cap is not None and cap < global_batch:
+            self._journal.say(
+                f"{self._machine} takes at most {cap} samples at once: more do not fit into its memory; "
+                "a larger part is cut into pieces, with the same result"
+            )
 
     def epochs(self, num_epochs: int, *, max_steps: int | None = None) -> Iterator[int]:
         """Epoch numbers from 0, starting with the one that the committed step is in.

@@ -15,6 +15,7 @@ from potluck.engine.backend import own_nccl
 from potluck.engine.balance import Balance
 from potluck.engine.bench import Bench
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
+from potluck.engine.fingerprint import fingerprint
 from potluck.engine.group import Lost, Total
 from potluck.engine.membership import Membership, Place, States
 from potluck.engine.patience import Patience
@@ -86,14 +87,13 @@ class Together:
         is_stopping: Callable[[], bool],
     ) -> nn.Module:
         self._is_stopping = is_stopping
-        self._fingerprint = _fingerprint(model)
+        self._fingerprint = fingerprint(model)
         self._state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
         self._capture, self._restore = capture, restore
         self._weights = lambda: _digest(model.state_dict().values())
         self._exchange = GradientExchange(
             model, lambda: self._membership.manager, self._group, self._patience.timeout, self._timer.gradients_ready
         )
-        self._balance.recall(self._fingerprint, self._exchange.num_bytes)
         return self._exchange.wrapped
 
     def _enlist(self) -> Membership:
@@ -387,9 +387,3 @@ def _digest(tensors: Iterable[Tensor]) -> str:
         for piece in chunks(tensor, _DIGEST_BYTES):
             digest.update(piece)
     return digest.hexdigest()[:16]
-
-
-def _fingerprint(model: nn.Module) -> str:
-    """A digest of what must be equal for gradients to be added up."""
-    shapes = [(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
-    return hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]

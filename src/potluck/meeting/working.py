@@ -24,13 +24,17 @@ def work(task: dict[str, Any], folder: Path) -> None:
 
 def _train(values: dict[str, Any]) -> None:
     from potluck.core.settings import make_settings  # noqa: PLC0415
+    from potluck.engine.device import choose_device  # noqa: PLC0415
+    from potluck.workloads.profiling import profile_if_wanted  # noqa: PLC0415
     from potluck.workloads.trainer import train  # noqa: PLC0415
 
     environment = read_environment()
     settings = make_settings(values, source="the host's orders")
     chosen = {"data_dir": settings.data_dir or environment.data_dir, "device": read_launch().device}
+    settings = settings.model_copy(update=chosen)
+    profile_if_wanted(settings, environment.home, environment.machine, choose_device(settings.device))
     # Notices are in the events, which everybody reads: nothing is left to say on the terminal of a worker.
-    train(settings.model_copy(update=chosen), runs_dir=environment.runs_dir, watch=lambda *_: None)
+    train(settings, runs_dir=environment.runs_dir, watch=lambda *_: None)
 
 
 def _run_script(script: Path, arguments: list[str]) -> None:

@@ -83,8 +83,10 @@ def measure_and_keep(
     return stored
 
 
-def profile_if_new(settings: TrainSettings, home: Path, machine: str, device: torch.device) -> None:
+def profile_if_wanted(settings: TrainSettings, home: Path, machine: str, device: torch.device) -> None:
     """Before a run: measure this machine for its model, unless that was done; with a memory limit, always."""
+    if not settings.enable_profiling and settings.memory_limit is None:
+        return
     assert settings.global_batch is not None
     size = settings.model_size or find_model(settings.model).default_size
     limit = None if settings.memory_limit is None else size_bytes(settings.memory_limit)
