@@ -81,7 +81,7 @@ def show_account(console: Console, account: Account, most: int | None = None) ->
     _lines(console, *lines)
     is_known = account.efficiency is not None
     losses = [loss for loss in account.losses if loss.part >= 0.001 or not is_known]
-    table = plain_table("lost to", "on", "it lost", "others waited", "of all")
+    table = plain_table("lost to", "on", "it lost", "others lost", "of all")
     for loss in losses[:most]:
         table.add_row(
             CAUSES[loss.cause],

@@ -61,12 +61,16 @@ class SharedLoader:
             )
             progress.begin_step(step)
             for piece in pieces:
+                if piece is not pieces[0]:
+                    progress.timer.lap("compute_s")  # the script is done with the piece before
                 batch = to_device(self._fetcher.fetch(piece if piece.num_samples else _stand_in(piece)), self._device)
                 progress.timer.lap("data_wait_s")
                 # Dropout and the like draw the same numbers when the step is retried or resumed.
                 seed_all(self._device, order.seed, part.step, piece.start)
                 step.hand_out(piece.num_samples)
                 self._group.exchange_in(this_pass=step.is_last_micro_batch)
+                if step.is_last_micro_batch:
+                    progress.timer.computing()
                 yield batch
                 del batch  # while the next one is read, only the script may hold it
             step.finish()

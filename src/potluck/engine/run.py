@@ -172,8 +172,9 @@ class Run:
     def _tell_memory_cap(self, global_batch: int) -> None:
         cap = self._balance.memory_cap
         if self._micro_batch is None and cap is not None and cap < global_batch:
+            at_once = "1 sample" if cap == 1 else f"{cap} samples"
             self._journal.say(
-                f"{self._machine} takes at most {cap} samples at once: more do not fit into its memory; "
+                f"{self._machine} takes at most {at_once} at once: more do not fit into its memory; "
                 "a larger part is cut into pieces, with the same result"
             )
 

@@ -24,6 +24,7 @@ class StepTimer:
         self._device_clock = None if device is None or device.type == "cpu" else _DeviceClock(device)
         self._parts: dict[str, float] = {}
         self._retry_s = 0.0
+        self._seen_s = 0.0
         self._last_s = time.perf_counter()
 
     def restart(self) -> None:
@@ -39,8 +40,9 @@ class StepTimer:
         self._last_s = now_s
 
     def computing(self) -> None:
-        """The device gets its work: call it when the first micro-batch is handed out."""
+        """The device gets its last work: call it when the last micro-batch is handed out. Others are waited for."""
         if self._device_clock is not None:
+            self._seen_s = self._parts.get("compute_s", 0.0)
             self._device_clock.begin()
 
     def gradients_ready(self) -> None:
@@ -68,7 +70,7 @@ class StepTimer:
         """Move what the device was still computing from the wait, where the host saw it, to compute."""
         if device_s is not None:
             waited_s, computed_s = self._parts.get("exchange_wait_s", 0.0), self._parts.get("compute_s", 0.0)
-            more_s = min(max(0.0, device_s - computed_s), waited_s)
+            more_s = min(max(0.0, device_s - (computed_s - self._seen_s)), waited_s)
             self._parts |= {"compute_s": computed_s + more_s, "exchange_wait_s": waited_s - more_s}
 
 

@@ -29,10 +29,10 @@ from potluck.report.links import SendingRates
 
 CAUSES = {
     "data_wait": "waiting for data",
-    "compute": "computing slower than alone, or than others",
+    "compute": "slow computing",
     "exposed_exchange": "exchange that work does not hide",
     "commit": "the vote",
-    "rest": "the script's own code, events, checkpoints",
+    "rest": "script, events, checkpoints",
     "retry": "steps that a lost worker spoiled",
 }
 _LEAST_S = 1e-9  # less is the rounding of sums

@@ -1,6 +1,7 @@
 """The loop a user writes: what it may do, and what it is told when it does something else."""
 
 import json
+import time
 
 import pytest
 import torch
@@ -243,6 +244,37 @@ def test_events_and_summary_tell_what_happened(workplace):
     assert events("told", RunEnded)[-1].reason == "finished"
     summary = json.loads((potluck_folder("told") / "logs" / "rank_0_metrics.json").read_text())
     assert (summary["state"], summary["step"], len(summary["epochs"])) == ("finished", 6, 2)
+
+
+@pytest.mark.parametrize("micro_batch", [None, 2])
+def test_work_and_reading_are_timed_under_their_names_however_small_the_pieces(workplace, micro_batch):
+    class Sleepy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = make_mlp()
+
+        def forward(self, inputs):
+            time.sleep(0.01)
+            return self.inner(inputs)
+
+    def collate(samples):
+        time.sleep(0.003)
+        return torch.utils.data.default_collate(samples)
+
+    model = Sleepy()
+    with potluck.start("timed", device="cpu", micro_batch=micro_batch) as run:
+        prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        for _ in run.epochs(1):
+            for inputs, targets in run.loader(make_data(24), global_batch=8, collate=collate):
+                run.backward(nn.functional.cross_entropy(prepared(inputs), targets))
+                optimizer.step()
+                optimizer.zero_grad()
+    num_pieces = 1 if micro_batch is None else 8 // micro_batch
+    timings = [event.timing for event in events("timed", StepCommitted)]
+    assert len(timings) == 3
+    for timing in timings:
+        assert timing.compute_s >= 0.01 * num_pieces
+        assert 0.003 * num_pieces <= timing.data_wait_s < timing.compute_s
 
 
 def test_metrics_of_ones_own_are_kept(loop):
