@@ -107,7 +107,7 @@ def test_a_plan_that_stays_is_told_again_with_newer_numbers_and_is_no_change(mak
         pace = 1.0 if step < 5 else 1.02
         balance.committed(roster, [costs(0.001 * pace), costs(0.003 * pace)], step, 64, SMALL)
     plans = [event for event in events if isinstance(event, PlanChanged)]
-    assert [plan.step for plan in plans] == [1, 12, 51, 101, 151]
+    assert [plan.step for plan in plans] == [3, 13, 61, 109, 157]
     assert [bool(plan.reason) for plan in plans] == [True, False, False, False, False]
     assert plans[1].solo_samples_per_s["bo-0"] < plans[0].solo_samples_per_s["bo-0"]
     assert replay([Record(sequence=n, time=0.0, event=event) for n, event in enumerate(events)]).num_plan_changes == 0
@@ -154,10 +154,10 @@ def test_what_a_run_showed_is_there_for_the_next(make, tmp_path):
     assert stored.compute.seconds(20) == pytest.approx(0.05, rel=0.05)
     again = make([])
     again.recall("digest", 4000)
-    assert again.numbers(0).profile is not None
+    assert again.numbers().profile is not None
     other_model = make([])
     other_model.recall("digest", 5000)
-    assert other_model.numbers(0).profile is None
+    assert other_model.numbers().profile is None
 
 
 def test_what_did_not_fit_is_halved_and_remembered(make):

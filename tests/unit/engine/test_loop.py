@@ -264,8 +264,9 @@ def test_work_and_reading_are_timed_under_their_names_however_small_the_pieces(w
     model = Sleepy()
     with potluck.start("timed", device="cpu", micro_batch=micro_batch) as run:
         prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+        loader = run.loader(make_data(24), global_batch=8, collate=collate)
         for _ in run.epochs(1):
-            for inputs, targets in run.loader(make_data(24), global_batch=8, collate=collate):
+            for inputs, targets in loader:
                 run.backward(nn.functional.cross_entropy(prepared(inputs), targets))
                 optimizer.step()
                 optimizer.zero_grad()
