@@ -104,18 +104,14 @@ def _plan(peers: "tuple[Peer, ...]") -> "Plan":
 
 
 def _examine_cluster(*, with_torch: bool) -> "Examination":
-    import sys
-
+    from potluck.cli.placing import tell_aside
     from potluck.core.environment import read_environment
     from potluck.meeting.cluster import Cluster
     from potluck.meeting.examining import examine_joined
     from potluck.meeting.home import Home
 
-    def tell(text: str) -> None:
-        print(text, file=sys.stderr)
-
     with Cluster(Home(read_environment().home)) as cluster:
-        return examine_joined(cluster.membership, with_torch=with_torch, tell=tell)
+        return examine_joined(cluster.membership, with_torch=with_torch, tell=tell_aside)
 
 
 def _show(seen: "Examination", findings: "list[Finding]", *, as_json: bool, with_ok: bool) -> None:

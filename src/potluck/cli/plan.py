@@ -1,9 +1,12 @@
 """potluck plan: what a run would do, before it does."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from potluck.measuring.profile_store import StoredProfile
 
 
 def plan(
@@ -25,6 +28,9 @@ def plan(
         list[str] | None,
         typer.Option(help="A machine's link, like rosa=100mbit; may be repeated.", show_default=False),
     ] = None,
+    solo: Annotated[
+        bool, typer.Option("--solo", help="Only from profiles on this machine and files, whoever has joined.")
+    ] = False,
     cable: Annotated[str, typer.Option(help="The faster cable to ask about.")] = "1gbit",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -35,8 +41,11 @@ def plan(
     from potluck.planning.outlook import look_ahead
     from potluck.workloads.models import find_model
 
-    size = model_size or find_model(model).default_size
-    found = gather_profiles(read_environment().home, profiles or [], f"{model}-{size}", mixed_precision)
+    name = f"{model}-{model_size or find_model(model).default_size}"
+    home = read_environment().home
+    found = gather_profiles(
+        home, profiles or [], name, mixed_precision, joined=None if solo else _ask_joined(home, name, mixed_precision)
+    )
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
     outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable))
     if as_json:
@@ -49,3 +58,23 @@ def plan(
     from potluck.cli.plan_tables import show_outlook
 
     show_outlook(Console(), outlook, cable)
+
+
+def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[StoredProfile]] | None":
+    """What joined machines know of this model; None where this one has joined no host."""
+    from potluck.cli.placing import joined_host, tell_aside
+
+    membership = joined_host(home)
+    if membership is None:
+        return None
+    from potluck.meeting.measuring import profiles_of_joined
+
+    told = profiles_of_joined(membership, model, precision, tell_aside)
+    unknown = [machine for machine, profiles in told.items() if not profiles]
+    if unknown and len(unknown) < len(told):
+        stem, _, size = model.rpartition("-")
+        tell_aside(
+            f"{', '.join(unknown)} never measured {model}: this plan is without; "
+            f"measure all with: potluck profile --model {stem} --model-size {size}"
+        )
+    return told

@@ -1,6 +1,8 @@
 """Profiles, plans and accounts, for people."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
@@ -11,6 +13,9 @@ from potluck.planning.explain import rate_text, seconds_text
 from potluck.planning.outlook import Outlook
 from potluck.report.account import CAUSES, Account, Loss
 from potluck.report.words import percent
+
+if TYPE_CHECKING:
+    from potluck.meeting.measuring_asks import LinksSwept
 
 
 def show_profile(console: Console, profile: StoredProfile, global_batch: int, path: Path) -> None:
@@ -31,6 +36,33 @@ def show_profile(console: Console, profile: StoredProfile, global_batch: int, pa
         f"alone: {cost.solo_speed(global_batch):,.1f} samples/s; every step exchanges {profile.gradient_bytes:,} bytes",
         f"kept in {path}",
     )
+
+
+def show_profiles(
+    console: Console, profiles: Sequence[StoredProfile], links: "LinksSwept | None", global_batch: int
+) -> None:
+    """A row a device, and the links between machines."""
+    table = plain_table("machine", "device", "fixed", "a sample", "alone", "memory", "link")
+    for profile in profiles:
+        cost, link = profile.compute, profile.link
+        table.add_row(
+            profile.machine,
+            profile.device,
+            "" if cost.curve else seconds_text(cost.fixed_s),
+            seconds_text(cost.per_sample_s),
+            f"{cost.solo_speed(global_batch):,.1f} samples/s",
+            "no limit met" if cost.memory_cap is None else f"{cost.memory_cap} at once",
+            "not measured"
+            if link is None
+            else f"{rate_text(link.bandwidth_bytes_per_s)}, {seconds_text(link.latency_s)}",
+        )
+    console.print(table)
+    if links is not None:
+        console.print()
+        between = plain_table("between", "rate", "a hop")
+        for name, seen in {**links.pairs, "all of them": links.ring}.items():
+            between.add_row(name, rate_text(seen.bytes_per_s), seconds_text(seen.latency_s))
+        console.print(between)
 
 
 def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:

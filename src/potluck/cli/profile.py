@@ -1,8 +1,11 @@
-"""potluck profile: measure this machine for a model."""
+"""potluck profile: measure this machine for a model, or all that have joined."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from potluck.meeting.measuring import Measured
 
 
 def profile(
@@ -15,33 +18,62 @@ def profile(
         str | None, typer.Option(help="cpu, cuda, cuda:1; a GPU by default if there is one.", show_default=False)
     ] = None,
     global_batch: Annotated[int, typer.Option(help="The largest batch to try.", min=1)] = 64,
-    seconds: Annotated[float, typer.Option(help="How long to measure, about.", min=0.1)] = 5.0,
+    seconds: Annotated[float, typer.Option(help="How long to measure, about.", min=0.1, max=120.0)] = 5.0,
     memory_limit: Annotated[
         str | None, typer.Option(help="What training may use on the CPU, like 2G.", show_default=False)
     ] = None,
+    solo: Annotated[bool, typer.Option("--solo", help="This machine alone, whoever has joined.")] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the profile as JSON: a file of it serves `potluck plan` elsewhere.")
+        bool,
+        typer.Option("--json", help="Print JSON: of one machine its profile, which serves `potluck plan` elsewhere."),
     ] = False,
 ) -> None:
-    """Measure this machine: real training steps of a model at several batch sizes. The result is kept for plans."""
+    """Measure real training steps of a model at several batch sizes, on this machine or on all that have joined.
+
+    Between joined machines the links are measured, too. The results are kept for plans and runs.
+    """
     from potluck.core.environment import read_environment
     from potluck.core.quantities import size_bytes
     from potluck.core.settings import make_settings
 
     limit = None if memory_limit is None else size_bytes(memory_limit)
     make_settings({"model": model, "mixed_precision": mixed_precision})
+    environment = read_environment()
+    if not solo:
+        from potluck.cli.placing import joined_host
+
+        membership = joined_host(environment.home)
+        if membership is not None:
+            from potluck.cli.placing import tell_aside
+            from potluck.measuring.profile_store import save_profile
+            from potluck.meeting.measuring import Wanted, measure_joined
+            from potluck.workloads.models import find_model
+
+            wanted = Wanted(
+                model=model,
+                model_size=model_size or find_model(model).default_size,
+                mixed_precision=mixed_precision,
+                device=device,
+                global_batch=global_batch,
+                seconds=seconds,
+                memory_limit=memory_limit,
+            )
+            measured = measure_joined(membership, wanted, tell_aside)
+            for one in measured.profiles:  # for plans while the others are away
+                save_profile(environment.home, one)
+            _show_all(measured, global_batch, as_json=as_json)
+            return
     from potluck.engine.device import choose_device
     from potluck.measuring.profile_store import profile_file
     from potluck.workloads.models import find_model
     from potluck.workloads.profiling import measure_and_keep
 
-    environment, chosen = read_environment(), choose_device(device)
-    size = model_size or find_model(model).default_size
+    chosen = choose_device(device)
     stored = measure_and_keep(
         environment.home,
         environment.machine,
         model=model,
-        size=size,
+        size=model_size or find_model(model).default_size,
         precision=mixed_precision,
         device=chosen,
         largest=global_batch,
@@ -57,3 +89,28 @@ def profile(
 
     path = profile_file(environment.home, stored.machine, stored.device, stored.model, stored.precision)
     show_profile(Console(), stored, global_batch, path)
+
+
+def _show_all(measured: "Measured", global_batch: int, *, as_json: bool) -> None:
+    """Of all machines; ends with 1 if one could not be measured."""
+    if as_json:
+        import json
+
+        import msgspec
+
+        document: dict[str, Any] = {
+            "profiles": [one.model_dump(mode="json") for one in measured.profiles],
+            "links": None if measured.links is None else msgspec.to_builtins(measured.links),
+            "failed": measured.failed,
+        }
+        print(json.dumps(document))
+    else:
+        from rich.console import Console
+
+        from potluck.cli.plan_tables import show_profiles
+
+        show_profiles(Console(), measured.profiles, measured.links, global_batch)
+        for machine, why in measured.failed.items():
+            print(f"{machine} was not measured: {why}")
+    if measured.failed:
+        raise typer.Exit(1)

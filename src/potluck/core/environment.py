@@ -109,6 +109,11 @@ def use_gloo_interface(name: str) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
+def as_machine(name: str) -> dict[str, str]:
+    """This process's variables for another that speaks for the machine of that name."""
+    return {**os.environ, "POTLUCK_MACHINE": name}
+
+
 def quieten_torchft() -> None:
     """Let torchft's native part tell of warnings only: of every step it would tell a kilobyte."""
     os.environ.setdefault("RUST_LOG", "warn")

@@ -11,11 +11,14 @@ from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
 
 
-def gather_profiles(home: Path, files: Iterable[Path], model: str, precision: str) -> list[StoredProfile]:
-    """Profiles for a plan: those kept on this computer, and files from others, which count for their machines.
-
-    Machines that are joined over the network would be asked here.
-    """
+def gather_profiles(
+    home: Path,
+    files: Iterable[Path],
+    model: str,
+    precision: str,
+    joined: Mapping[str, Sequence[StoredProfile]] | None = None,
+) -> list[StoredProfile]:
+    """Profiles for a plan: what joined machines told, else those kept here; a file counts for its machine."""
     brought = [read_profile(path) for path in files]
     for profile in brought:
         if (profile.model, profile.precision) != (model, precision):
@@ -25,12 +28,16 @@ def gather_profiles(home: Path, files: Iterable[Path], model: str, precision: st
                 fix=f"measure that machine with the same model, or plan for {profile.model}",
             )
     named = {profile.machine for profile in brought}
-    kept = [profile for profile in find_profiles(home, model, precision) if profile.machine not in named]
+    known = (
+        find_profiles(home, model, precision) if joined is None else [one for each in joined.values() for one in each]
+    )
+    kept = [profile for profile in known if profile.machine not in named]
     if not brought and not kept:
         name, _, size = model.rpartition("-")
         raise MeasureError(
             f"no machine was measured with {model} yet",
-            fix=f"measure this one: potluck profile --model {name} --model-size {size}",
+            fix=f"measure {'this one' if joined is None else 'all of them'}: "
+            f"potluck profile --model {name} --model-size {size}",
         )
     return sorted([*brought, *kept], key=lambda profile: (profile.machine, profile.device))
 

@@ -1,16 +1,19 @@
-"""Examine all machines that have joined: the host carries the doctor's questions to them."""
+"""Visit all machines that have joined: the host carries questions to them, the doctor's first of all."""
 
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 
 from potluck.core.errors import MeetingError
 from potluck.doctor.case import Examination, Plan
-from potluck.doctor.probing.asks import Answer, Ask, StationLostError
+from potluck.doctor.probing.asks import StationLostError
 from potluck.doctor.probing.conducting import Seat, examine_stations
 from potluck.meeting.client import HostClient
 from potluck.meeting.home import Membership
+from potluck.meeting.measuring_asks import Answer, Ask
 from potluck.meeting.wire import ANSWER_S, VisitAnswer, VisitBegun, VisitQuestion
 
 
@@ -22,42 +25,64 @@ class JoinedStation:
         self._visit = visit
         self._machine = machine
 
-    def ask(self, question: Ask) -> Answer:
+    def ask(self, question: Ask, patience_s: float = ANSWER_S) -> Any:
         """The machine's answer, by way of the host."""
-        asked = VisitQuestion(machine=self._machine, ask=msgspec.json.encode(question).decode())
+        ask = msgspec.json.encode(question).decode()
+        asked = VisitQuestion(machine=self._machine, ask=ask, patience_s=patience_s)
         try:
             told = self._client.ask_for(VisitAnswer, "POST", f"/visits/{self._visit}/questions", asked)
         except MeetingError as error:
             raise StationLostError(error.args[0]) from error
         if told.answer is None:
             raise StationLostError(told.error)
-        answer: Answer = msgspec.json.decode(told.answer, type=Answer)
-        return answer
+        return msgspec.json.decode(told.answer, type=Answer)
 
 
-def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[str], None]) -> Examination:
-    """Facts of all machines that train, every ordered pair, and one all-reduce."""
-    plan = Plan(host=membership.address, host_port=membership.port)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VisitUnderWay:
+    """Who can be asked, by the machine's name, and who should be here."""
+
+    stations: dict[str, JoinedStation]
+    addresses: dict[str, str]
+    devices: dict[str, list[str]]
+    absent: dict[str, str]
+
+
+@contextmanager
+def visiting(
+    membership: Membership, tell: Callable[[str], None], patience_s: float = ANSWER_S
+) -> Iterator[VisitUnderWay]:
+    """A visit to everyone who trains and is here; no question takes longer than that."""
     with ExitStack() as stack:
         client = stack.enter_context(HostClient.of(membership, with_small_packets=True))
         begun = client.ask_for(VisitBegun, "POST", "/visits")
         stack.callback(_end, client, begun.visit)
         if not begun.machines:
             raise MeetingError("no machine that trains is here", fix="join one with the line that potluck host prints")
-        if len(begun.machines) == 1:
-            tell(f"{next(iter(begun.machines))} is the only machine here: there is nothing between machines to see")
         if begun.runs:
             tell(f"run {', '.join(begun.runs)} is on: what is measured now shares processors and links with it")
-        seats = [
-            Seat(JoinedStation(stack.enter_context(_patient(membership)), begun.visit, machine), address, name=machine)
-            for machine, address in begun.machines.items()
+        clients = [
+            HostClient.of(membership, timeout_s=patience_s + 10, with_small_packets=True) for _ in begun.machines
         ]
-        absent = dict.fromkeys(begun.absent, f"{membership.host} does not hear it any more")
-        return examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
+        yield VisitUnderWay(
+            stations={
+                machine: JoinedStation(stack.enter_context(each), begun.visit, machine)
+                for machine, each in zip(begun.machines, clients, strict=True)
+            },
+            addresses=dict(begun.machines),
+            devices=begun.devices,
+            absent=dict.fromkeys(begun.absent, f"{membership.host} does not hear it any more"),
+        )
 
 
-def _patient(membership: Membership) -> HostClient:
-    return HostClient.of(membership, timeout_s=ANSWER_S + 10, with_small_packets=True)
+def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[str], None]) -> Examination:
+    """Facts of all machines that train, every ordered pair, and one all-reduce."""
+    plan = Plan(host=membership.address, host_port=membership.port)
+    with visiting(membership, tell) as visit:
+        if len(visit.stations) == 1:
+            tell(f"{next(iter(visit.stations))} is the only machine here: there is nothing between machines to see")
+        seats = [Seat(station, visit.addresses[name], name=name) for name, station in visit.stations.items()]
+        return examine_stations(seats, plan=plan, absent=visit.absent, with_torch=with_torch, with_names=False)
 
 
 def _end(client: HostClient, visit: str) -> None:

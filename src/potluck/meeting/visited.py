@@ -1,4 +1,4 @@
-"""A joined machine while the doctor visits it: answers what the host carries here, in a thread for each visit."""
+"""A joined machine while it is visited: answers what the host carries here, in a thread for each visit."""
 
 import queue
 import threading
@@ -7,10 +7,11 @@ from contextlib import closing
 import msgspec
 
 from potluck.core.errors import MeetingError
-from potluck.doctor.probing.asks import Ask
 from potluck.doctor.probing.station import LocalStation
 from potluck.meeting.client import HostClient, HostSilentError
 from potluck.meeting.home import Membership
+from potluck.meeting.measured import MeasuringStation
+from potluck.meeting.measuring_asks import Ask, MeasureModel, SweepLinks, TellProfiles
 from potluck.meeting.wire import Visit, VisitAnswer
 
 _AGAIN_S = 0.5
@@ -67,9 +68,10 @@ class _Attendance:
 
     def _attend(self) -> None:
         home = HostClient.of(self._membership, with_small_packets=True)
+        measuring = MeasuringStation(self._membership.machine, self._over)
         with closing(LocalStation(self._membership.machine)) as station, home as client:
             while (visit := self._questions.get()) is not None:
-                self._tell(client, _answer(station, visit))
+                self._tell(client, _answer(station, measuring, visit))
 
     def _tell(self, client: HostClient, answer: VisitAnswer) -> None:
         while not self._over.is_set():
@@ -83,9 +85,13 @@ class _Attendance:
             return
 
 
-def _answer(station: LocalStation, visit: Visit) -> VisitAnswer:
+def _answer(station: LocalStation, measuring: MeasuringStation, visit: Visit) -> VisitAnswer:
     try:
-        answer = station.ask(msgspec.json.decode(visit.ask, type=Ask))
+        question = msgspec.json.decode(visit.ask, type=Ask)
+        is_to_measure = isinstance(question, MeasureModel | TellProfiles | SweepLinks)
+        answer = measuring.ask(question) if is_to_measure else station.ask(question)
+    except MeetingError as error:
+        return VisitAnswer(number=visit.number, error=str(error.args[0])[:300])
     except Exception as error:  # noqa: BLE001  whatever goes wrong here is for whoever asked
         return VisitAnswer(number=visit.number, error=f"{type(error).__name__}: {error}"[:300])
     return VisitAnswer(number=visit.number, answer=msgspec.json.encode(answer).decode())

@@ -1,4 +1,4 @@
-"""The doctor's visits: the host carries questions to joined machines, and their answers back.
+"""Visits, the doctor's and others': the host carries questions to joined machines, and their answers back.
 
 What is open is a state, as all orders are: a machine hears which visits there are and which question of each waits for
 its answer. A visit that it does not hear of any more is over.
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from potluck.core.errors import MeetingError
 from potluck.meeting.changes import Changes
 from potluck.meeting.roster import Roster
-from potluck.meeting.wire import ANSWER_S, Visit, VisitAnswer, VisitBegun, VisitQuestion
+from potluck.meeting.wire import Visit, VisitAnswer, VisitBegun, VisitQuestion
 
 _LOOK_S = 1.0
 _FORGET_S = 30.0  # whoever asked has gone without an end
@@ -42,11 +42,11 @@ class Visits:
         trains = [machine for machine, known in self._roster.machines.items() if known.facts.can_train]
         present = set(self._roster.present())
         self._changes.tell()
+        known = {machine: self._roster.machines[machine] for machine in trains if machine in present}
         return VisitBegun(
             visit=name,
-            machines={
-                machine: self._roster.machines[machine].facts.address for machine in trains if machine in present
-            },
+            machines={machine: one.facts.address for machine, one in known.items()},
+            devices={machine: one.devices or [] for machine, one in known.items()},
             absent=[machine for machine in trains if self._roster.state(machine) == "away"],
             runs=runs,
         )
@@ -66,11 +66,11 @@ class Visits:
         number = visit.num_asked
         visit.questions[machine] = Visit(visit=name, number=number, ask=asked.ask)
         self._changes.tell()
-        deadline = self._clock() + ANSWER_S
+        deadline = self._clock() + asked.patience_s
         try:
             while number not in visit.answers:
                 if self._clock() > deadline:
-                    return VisitAnswer(number=number, error=f"no answer in {ANSWER_S:.0f} s")
+                    return VisitAnswer(number=number, error=f"no answer in {asked.patience_s:.0f} s")
                 known = self._roster.machines.get(machine)
                 if known is None or self._roster.state(machine) in ("away", "left"):
                     return VisitAnswer(number=number, error="the host does not hear it any more")
@@ -99,5 +99,5 @@ class Visits:
 
     def _find(self, name: str) -> _Open:
         if name not in self._open:
-            raise MeetingError("this visit of the doctor's is over", fix="begin again: potluck doctor --cluster")
+            raise MeetingError("this visit is over", fix="give the same command again")
         return self._open[name]

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
-from potluck.doctor.probing.asks import Answer, Ask
+from potluck.meeting.measuring_asks import Answer, Ask
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -161,14 +161,17 @@ class VisitBegun(Message):
 
     visit: Name
     machines: dict[MachineName, str]
+    devices: dict[MachineName, list[str]]
+    """Those that each trains on; none while it still gets ready."""
     absent: list[MachineName]
     runs: list[Name]
 
 
 class VisitQuestion(Message):
-    """A question of the doctor's to one machine, in the doctor's own words (JSON)."""
+    """A question to one machine, in the words of the doctor or of whoever measures (JSON)."""
 
     machine: MachineName
+    patience_s: float = Field(default=ANSWER_S, gt=0, le=600)
     ask: Annotated[str, Field(max_length=100_000), _read_as(Ask)]
 
 

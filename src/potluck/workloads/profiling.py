@@ -68,6 +68,7 @@ def measure_and_keep(
     measured = measure_model(
         model, size, precision=precision, device=device, largest=largest, budget_s=budget_s, memory_limit=memory_limit
     )
+    before = find_profile(home, machine, str(device), f"{model}-{size}", precision)
     stored = StoredProfile(
         machine=machine,
         device=str(device),
@@ -75,6 +76,7 @@ def measure_and_keep(
         precision=precision,
         compute=measured.compute,
         gradient_bytes=measured.gradient_bytes,
+        link=None if before is None else before.link,
         trial={batch: statistics.median(times) for batch, times in measured.trial.items()},
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},
