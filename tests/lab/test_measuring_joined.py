@@ -1,4 +1,4 @@
-"""Three joined machines are measured from one of them, links included; plans and runs use it, and tell what came of it."""
+"""Three joined machines are measured from one of them, links included; plans and runs use it and are held to it."""
 
 import json
 
