@@ -15,7 +15,7 @@ from tests.lab.delayed_worker import DELAY_S
 pytestmark = [pytest.mark.needs_lab, pytest.mark.slow, pytest.mark.timeout(240)]
 NAMES = ("rosa", "lily", "fern")
 CLUSTER = "machines:\n" + "".join(f"  - {{name: {name}, cores: 0.6, memory: 2G, link: 1gbit}}\n" for name in NAMES)
-SLOW_DATA, SLOW_WORK, SLOW_LINK = (30, 60), (70, 100), (110, 150)
+SLOW_DATA, SLOW_WORK, SLOW_LINK = (30, 60), (70, 100), (110, 170)
 SLOW_BITS_PER_S = 18_000_000
 
 
@@ -34,7 +34,7 @@ def events(tmp_path_factory):
         crew.workers["rosa"].expect(f"step {SLOW_LINK[0]}", 90)
         lab["rosa"].limit_rate(SLOW_BITS_PER_S)
         for worker in crew.workers.values():
-            assert worker.wait(60) == 0, worker.output
+            assert worker.wait(90) == 0, worker.output
         crew.lighthouse.kill()
         crew.lighthouse.wait(10)
         files = {f"{name}-0": next((folder / name / "run" / "events").glob("*.jsonl")) for name in NAMES}

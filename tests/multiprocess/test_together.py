@@ -43,12 +43,16 @@ def alone(tmp_path_factory):
 class Crew:
     """Workers of one run, by number."""
 
-    def __init__(self, folder, address, expected):
+    def __init__(self, folder, address, expected, chance=None):
         self.folder, self.address, self.expected = folder, address, expected
-        self.workers, self.lives = {}, {}
+        self.workers = {}
+        self.chance = chance
+        self.policy = "dynamic" if chance is None else chance.choice(["dynamic", "proportional"])
 
     def start(self, number, **changes):
         name = f"worker{number}"
+        if self.chance is not None:
+            changes |= {"pause_s": self.chance.uniform(0.01, 0.03), "options": {"load_balance_policy": self.policy}}
         variables = environment(self.address, number, expected=self.expected)
         self.workers[number] = Worker(self.folder, name, [scenario(self.folder, name, variables, **changes)])
         return self.workers[number]
@@ -59,9 +63,11 @@ class Crew:
 
 
 @pytest.fixture
-def crew(tmp_path):
+def crew(tmp_path, request):
+    """Three workers; faults at random meet one policy after the other, at paces that differ."""
+    seed = getattr(getattr(request.node, "callspec", None), "params", {}).get("fault_seed")
     with lighthouses(1) as [address]:
-        together = Crew(tmp_path, address, 3)
+        together = Crew(tmp_path, address, 3, None if seed is None else random.Random(seed))
         for number in range(3):
             together.start(number)
         yield together

@@ -87,7 +87,8 @@ def train(scenario):
                 optimizer.step()
                 scheduler.step()
                 optimizer.zero_grad()
-                time.sleep(scenario.get("pause_s", 0.0))
+                pauses = scenario.get("pauses", [])
+                time.sleep(pauses[run.step] if run.step < len(pauses) else scenario.get("pause_s", 0.0))
             scores.append(run.evaluate(make_data(37, dtype=dtype), measure)["loss"])
         state = {name: value.clone() for name, value in model.state_dict().items()}
         torch.save({"state": state, "scores": scores, "step": run.step}, scenario["result"])

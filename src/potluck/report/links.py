@@ -13,23 +13,24 @@ class SendingRates:
 
     def __init__(self) -> None:
         self._machine_at: dict[str, set[str]] = defaultdict(set)
-        self._rates: dict[tuple[str, str], tuple[float, int]] = {}
+        self._slowness: dict[tuple[str, str], tuple[float, int]] = {}
+        """Seconds a byte, added up, and how often; so a way that was slow for a while is not hidden by better times."""
 
     def add(self, machine: str, used: MachineUsed) -> None:
         """One look at a machine."""
         if used.address:
             self._machine_at[used.address].add(machine)
         for peer, rate in used.sending_bytes_per_s.items():
-            total, count = self._rates.get((machine, peer), (0.0, 0))
-            self._rates[machine, peer] = (total + rate, count + 1)
+            seconds, count = self._slowness.get((machine, peer), (0.0, 0))
+            self._slowness[machine, peer] = (seconds + 1 / rate, count + 1)
 
     def slowest_link(self) -> str:
         """The machine, if one stands out."""
         rates = {}
-        for (machine, peer), (total, count) in self._rates.items():
+        for (machine, peer), (seconds, count) in self._slowness.items():
             at = self._machine_at.get(peer, set())
             if len(at) == 1:  # on one computer many workers may share an address
-                rates[machine, next(iter(at))] = total / count
+                rates[machine, next(iter(at))] = count / seconds
         return slowest_of(rates)
 
 
