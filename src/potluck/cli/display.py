@@ -139,7 +139,11 @@ class _Speed:
 
 @contextmanager
 def show_training(
-    *, is_shown: bool, runs_dir: Path | None = None, read_account: "Callable[[RunState], Account | None] | None" = None
+    *,
+    is_shown: bool,
+    runs_dir: Path | None = None,
+    host: str = "",
+    read_account: "Callable[[RunState], Account | None] | None" = None,
 ) -> Iterator[TrainingDisplay]:
     """Follow a run on this terminal, and sum it up when it ends; of several workers here, one shows it."""
     console = _Console(quiet=not is_shown)
@@ -151,7 +155,7 @@ def show_training(
         if display.state.run:
             _sum_up(console, display.state, runs_dir or read_environment().runs_dir)
             if read_account is not None and is_shown and display.state.step:
-                _tell_account(console, display.state, read_account)
+                _tell_account(console, display.state, read_account, host)
 
 
 def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
@@ -172,7 +176,9 @@ def _sum_up(console: Console, state: RunState, runs_dir: Path) -> None:
         console.print(Text(f"  go on with  potluck train --resume --experiment-name {state.run}"), soft_wrap=True)
 
 
-def _tell_account(console: Console, state: RunState, read_account: "Callable[[RunState], Account | None]") -> None:
+def _tell_account(
+    console: Console, state: RunState, read_account: "Callable[[RunState], Account | None]", host: str
+) -> None:
     """Where the time went: a line alone, a table together. A run is not worse for having no account."""
     from potluck.cli.plan_tables import show_account, time_line
 
@@ -186,7 +192,8 @@ def _tell_account(console: Console, state: RunState, read_account: "Callable[[Ru
         else:
             console.print()
             show_account(console, account, _MOST_LOSSES)
-            console.print(Text(f"more of it: {_report(state)}"), soft_wrap=True)
+            where = f", on {host}" if host else ""
+            console.print(Text(f"more of it{where}: {_report(state)}"), soft_wrap=True)
     except Exception as error:  # noqa: BLE001  whatever is wrong with the events, the run is done
         _print_row(console, "time", f"no account: {type(error).__name__}: {error}")
 

@@ -28,6 +28,7 @@ def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
     with show_training(
         is_shown=True,
         runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}"),
+        host="" if here == host else host,
         read_account=lambda _: cluster.account(name),
     ) as display:
         display.say(f"run {name} on {_machines(started)}")

@@ -42,7 +42,7 @@ def show_profiles(
     console: Console, profiles: Sequence[StoredProfile], links: "LinksSwept | None", global_batch: int
 ) -> None:
     """A row a device, and the links between machines."""
-    table = plain_table("machine", "device", "fixed", "a sample", "alone", "memory", "link")
+    table = plain_table("machine", "device", "fixed", "a sample", "samples/s alone", "at once", "link")
     for profile in profiles:
         cost, link = profile.compute, profile.link
         table.add_row(
@@ -50,11 +50,9 @@ def show_profiles(
             profile.device,
             "" if cost.curve else seconds_text(cost.fixed_s),
             seconds_text(cost.per_sample_s),
-            f"{cost.solo_speed(global_batch):,.1f} samples/s",
-            "no limit met" if cost.memory_cap is None else f"{cost.memory_cap} at once",
-            "not measured"
-            if link is None
-            else f"{rate_text(link.bandwidth_bytes_per_s)}, {seconds_text(link.latency_s)}",
+            f"{cost.solo_speed(global_batch):,.1f}",
+            "any number" if cost.memory_cap is None else str(cost.memory_cap),
+            "not measured" if link is None else rate_text(link.bandwidth_bytes_per_s),
         )
     console.print(table)
     if links is not None:
