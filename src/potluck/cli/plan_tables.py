@@ -125,7 +125,7 @@ def show_account(console: Console, account: Account, most: int | None = None) ->
         table.add_row(f"{len(smaller)} smaller ones", "", "", "", rest)
     if table.row_count:
         console.print(table)
-    _lines(console, *(f"{machine} was benched: {why}" for machine, why in account.benched.items()))
+    _lines(console, *account.benched.values())
 
 
 def time_line(account: Account) -> str:

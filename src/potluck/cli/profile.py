@@ -63,12 +63,14 @@ def profile(
                 save_profile(environment.home, one)
             _show_all(measured, global_batch, as_json=as_json)
             return
-    from potluck.engine.device import choose_device
+    from potluck.core.environment import read_launch
+    from potluck.engine.device import choose_device, use_threads
     from potluck.measuring.profile_store import profile_file
     from potluck.workloads.models import find_model
     from potluck.workloads.profiling import measure_and_keep
 
     chosen = choose_device(device)
+    use_threads(read_launch().num_threads)
     stored = measure_and_keep(
         environment.home,
         environment.machine,

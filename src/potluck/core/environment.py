@@ -109,9 +109,10 @@ def use_gloo_interface(name: str) -> None:
     os.environ["GLOO_SOCKET_IFNAME"] = name
 
 
-def as_machine(name: str) -> dict[str, str]:
+def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     """This process's variables for another that speaks for the machine of that name."""
-    return {**os.environ, "POTLUCK_MACHINE": name}
+    told = {} if threads is None else {"POTLUCK_THREADS": str(threads)}
+    return {**os.environ, "POTLUCK_MACHINE": name, **told}
 
 
 def quieten_torchft() -> None:

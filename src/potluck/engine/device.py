@@ -1,8 +1,9 @@
-"""Which device a worker trains on."""
+"""Which device a worker trains on, with how many threads."""
 
 import torch
 
 from potluck.core.errors import SettingsError
+from potluck.machine.hardware import quota_threads
 
 
 def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
@@ -29,3 +30,15 @@ def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
             fix=f"use --device {device.type}:0",
         )
     return device
+
+
+def use_threads(told: int | None) -> None:
+    """As many threads as told, else no more than a container's quota can keep busy.
+
+    torch takes one a core; beyond the quota they would wait for each other while the process is held up.
+    """
+    most = quota_threads()
+    if told is not None:
+        torch.set_num_threads(told)
+    elif most is not None and most < torch.get_num_threads():
+        torch.set_num_threads(most)

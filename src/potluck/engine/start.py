@@ -18,7 +18,7 @@ from potluck.core.version import __version__
 from potluck.engine.balance import Balance, Wishes
 from potluck.engine.checkpoint_file import read_checkpoint
 from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
-from potluck.engine.device import choose_device
+from potluck.engine.device import choose_device, use_threads
 from potluck.engine.experience import Experience
 from potluck.engine.group import Alone, Group
 from potluck.engine.journal import Journal, Watcher
@@ -79,8 +79,7 @@ def start(
     wishes = Wishes(policy=load_balance_policy, keep=tuple(keep))
     environment, launch = read_environment(), read_launch(master)
     chosen = choose_device(device or launch.device, launch.local_rank)
-    if launch.num_threads is not None:
-        torch.set_num_threads(launch.num_threads)
+    use_threads(launch.num_threads)
     if chosen.type != "cpu" and chosen.index is not None:
         torch.accelerator.set_device_index(chosen.index)  # random generators and streams are those of the current one
     precision = Precision(mixed_precision, chosen)

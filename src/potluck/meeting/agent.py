@@ -43,7 +43,7 @@ class Agent:
         self._tell = tell
         self._show = show
         self._crew = CrewLine()
-        self._visited = Visited(membership)
+        self._visited = Visited(membership, threads)
         self._runs: dict[str, LocalRun] = {}
         self._orders: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._leaving = threading.Event()

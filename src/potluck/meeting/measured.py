@@ -23,8 +23,9 @@ _LOOK_S = 0.1
 class MeasuringStation:
     """Answers for this machine, until `over` is set: then what is being measured is given up."""
 
-    def __init__(self, machine: str, over: threading.Event) -> None:
+    def __init__(self, machine: str, threads: int | None, over: threading.Event) -> None:
         self._machine = machine
+        self._threads = threads
         self._over = over
 
     def ask(self, question: MeasureModel | TellProfiles | SweepLinks) -> ProfilesTold | LinksSwept:
@@ -71,7 +72,11 @@ class MeasuringStation:
             given.write(told)
             given.seek(0)
             process = subprocess.Popen(  # noqa: S603
-                [sys.executable, *arguments], stdin=given, stdout=printed, stderr=errors, env=as_machine(self._machine)
+                [sys.executable, *arguments],
+                stdin=given,
+                stdout=printed,
+                stderr=errors,
+                env=as_machine(self._machine, self._threads),
             )
             stack.callback(process.wait)
             stack.callback(process.kill)

@@ -21,8 +21,9 @@ _END_S = 2.0
 class Visited:
     """All visits to this machine. For one thread."""
 
-    def __init__(self, membership: Membership) -> None:
+    def __init__(self, membership: Membership, threads: int | None = None) -> None:
         self._membership = membership
+        self._threads = threads
         self._visits: dict[str, _Attendance] = {}
 
     def follow(self, visits: list[Visit]) -> None:
@@ -31,7 +32,7 @@ class Visited:
             self._visits.pop(over).end()
         for visit in visits:
             if visit.visit not in self._visits:
-                self._visits[visit.visit] = _Attendance(self._membership, visit.visit)
+                self._visits[visit.visit] = _Attendance(self._membership, visit.visit, self._threads)
             self._visits[visit.visit].hear(visit)
 
     def close(self) -> None:
@@ -45,8 +46,9 @@ class Visited:
 class _Attendance:
     """One visit: ports that it has opened and a process with torch stay until its end."""
 
-    def __init__(self, membership: Membership, visit: str) -> None:
+    def __init__(self, membership: Membership, visit: str, threads: int | None) -> None:
         self._membership = membership
+        self._threads = threads
         self._visit = visit
         self._heard = 0
         self._questions: queue.SimpleQueue[Visit | None] = queue.SimpleQueue()
@@ -68,7 +70,7 @@ class _Attendance:
 
     def _attend(self) -> None:
         home = HostClient.of(self._membership, with_small_packets=True)
-        measuring = MeasuringStation(self._membership.machine, self._over)
+        measuring = MeasuringStation(self._membership.machine, self._threads, self._over)
         with closing(LocalStation(self._membership.machine)) as station, home as client:
             while (visit := self._questions.get()) is not None:
                 self._tell(client, _answer(station, measuring, visit))
