@@ -36,12 +36,13 @@ def main():
     parser.add_argument("--policy", default="static")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    kind, first, last = (os.environ.get("DELAY") or "none:0:0").split(":")
+    kind, first, last, *seconds = (os.environ.get("DELAY") or "none:0:0").split(":")
+    delay_s = float(seconds[0]) if seconds else DELAY_S
     with potluck.start("run", device="cpu", load_balance_policy=options.policy) as run:
 
         def nap(where):
             if where == kind and int(first) <= run.step < int(last):
-                time.sleep(DELAY_S)
+                time.sleep(delay_s)
 
         def collate(samples):
             nap("data")

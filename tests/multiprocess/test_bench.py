@@ -8,7 +8,7 @@ from potluck.report.view import read_run
 from tests.multiprocess import forked
 from tests.multiprocess.crew import environment, lighthouses
 
-STEPS, SLOW_UNTIL = 260, 70
+STEPS, SLOW_UNTIL = 200, 60
 
 
 def work(result):
@@ -32,7 +32,7 @@ def test_a_benched_machine_comes_back_when_it_is_fast_again(tmp_path):
                 **environment(address, number, expected=2),
                 "POTLUCK_HOME": str(tmp_path / f"home{number}"),
                 "POTLUCK_RUNS_DIR": str(tmp_path / "experiments"),
-                "DELAY": f"data:0:{SLOW_UNTIL}" if number else "",
+                "DELAY": f"data:0:{SLOW_UNTIL}:0.5" if number else "",
             }
             output = tmp_path / f"output{number}.txt"
             crew.append((forked.start(work, [str(tmp_path / "done")], output=output, variables=variables), output))
