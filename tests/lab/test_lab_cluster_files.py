@@ -40,7 +40,14 @@ def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
         name: {link.rate_bits_per_s for machine in load_cluster(name).machines for link in machine.links}
         for name in shipped_clusters()
     }
-    assert rates == {"pair": {10**9}, "laptops": {10**9}, "mixed": {10**9}, "twins": {10**9}, "wifi": {10**8}, "dsl": {2 * 10**7}}
+    assert rates == {
+        "pair": {10**9},
+        "laptops": {10**9},
+        "mixed": {10**9},
+        "twins": {10**9},
+        "wifi": {10**8},
+        "dsl": {2 * 10**7},
+    }
 
 
 def test_mixed_has_the_proportions_of_the_four_machines_it_stands_for() -> None:
