@@ -85,7 +85,7 @@ def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[float],
     return (
         [event.seconds for event in workers[0].values()],
         distances(workers),
-        [event.step for event in records if isinstance(event, PlanChanged)][1:],
+        [event.step for event in records if isinstance(event, PlanChanged) and event.reason][1:],
         edges,
     )
 
