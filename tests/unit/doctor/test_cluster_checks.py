@@ -197,6 +197,20 @@ def test_a_connection_that_stalls_is_not_a_blocked_port():
     assert [one.id for one in troubles(examine_all(seen))] == ["mtu"]
 
 
+def test_one_machine_behind_a_narrow_way_gets_one_fix():
+    narrow = [link(a, b, mtu_passed=1280) for a, b in [("oak", "elm"), ("elm", "oak"), ("ash", "elm"), ("elm", "ash")]]
+    (found,) = troubles(examine_all(cluster(*narrow)))
+    assert found.machine == "elm"
+    assert "between elm and ash and oak" in found.what
+    assert [fix.commands for fix in found.fixes] == [("sudo ip link set dev enp4s0 mtu 1280",)]
+
+
+def test_no_fix_is_told_twice_whatever_loses_packets():
+    everywhere = [link(a, b, mtu_passed=1400) for a in ADDRESSES for b in ADDRESSES if a != b]
+    fixes = [(fix.machine, fix.commands) for one in troubles(examine_all(cluster(*everywhere))) for fix in one.fixes]
+    assert len(fixes) == len(set(fixes)) == len(ADDRESSES)
+
+
 @pytest.mark.parametrize(
     ("tool", "first"),
     [

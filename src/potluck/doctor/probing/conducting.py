@@ -157,8 +157,9 @@ def _peers(seats: Sequence[Seat]) -> tuple[Peer, ...]:
 
 
 def _dial(source: Seat, target: Seat, facts: Mapping[str, Facts], opened: Mapping[str, PortsOpen], word: str) -> Dial:
-    mine, theirs = facts[source.name], opened[target.name]
-    interface = interface_towards(target.address, mine.interfaces, mine.routes)
+    theirs = opened[target.name]
+    # Both ends agree on packets that fit both of their interfaces; what is lost on the way neither of them sees.
+    ends = [_mtu_towards(target.address, facts[source.name]), _mtu_towards(source.address, facts[target.name])]
     return Dial(
         source=source.name,
         target=target.name,
@@ -167,8 +168,13 @@ def _dial(source: Seat, target: Seat, facts: Mapping[str, Facts], opened: Mappin
         ports=theirs.ports,
         datagram_port=theirs.datagram_port,
         word=word,
-        mtu=interface.mtu if interface is not None and interface.kind != LOOPBACK else None,
+        mtu=min((mtu for mtu in ends if mtu is not None), default=None),
     )
+
+
+def _mtu_towards(address: str, facts: Facts) -> int | None:
+    interface = interface_towards(address, facts.interfaces, facts.routes)
+    return interface.mtu if interface is not None and interface.kind != LOOPBACK else None
 
 
 def _reduce(
