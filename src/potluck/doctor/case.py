@@ -7,7 +7,9 @@ import msgspec
 from potluck.machine.facts import LOOPBACK, WIRED, WIRELESS, Facts, Interface
 from potluck.machine.interfaces import interface_towards
 
+# What comes of a connection; a stranger is some other program that answers in the place of the machine.
 OPEN, REFUSED, SILENT, UNREACHABLE, STALLED = "open", "refused", "silent", "unreachable", "stalled"
+STRANGER = "stranger"
 GIB = 2**30
 
 

@@ -3,7 +3,18 @@
 import pytest
 from msgspec.structs import replace
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Examination, Link, Plan, Reduction
+from potluck.doctor.case import (
+    OPEN,
+    REFUSED,
+    SILENT,
+    STALLED,
+    STRANGER,
+    UNREACHABLE,
+    Examination,
+    Link,
+    Plan,
+    Reduction,
+)
 from potluck.doctor.catalogue import CLUSTER_CHECKS, examine_all, troubles
 from potluck.doctor.finding import FAIL, WARN
 from potluck.machine.facts import Chain, Firewall, Route
@@ -190,6 +201,11 @@ def test_a_wall_on_the_way_out_is_the_sources():
     (found,) = troubles(examine_all(cluster(link("oak", "ash", SILENT), machines=[walled])))
     assert found.machine == "oak"
     assert "ip daddr '{ 192.168.1.11 }'" in found.fixes[0].commands[0]
+
+
+def test_another_program_in_the_place_of_a_machine_is_named():
+    (found,) = troubles(examine_all(cluster(link("oak", "ash", STRANGER))))
+    assert (found.machine, found.what) == ("ash", "something else than ash answers oak at 192.168.1.11")
 
 
 def test_a_connection_that_stalls_is_not_a_blocked_port():

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
-from potluck.doctor.case import OPEN, REFUSED, Plan
+from potluck.doctor.case import OPEN, REFUSED, STRANGER, Plan
 from potluck.doctor.probing.asks import ClosePorts, Dial, Done, Introduce, OpenPorts, StationLostError
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
 from potluck.doctor.probing.conducting import Seat, examine_stations, rounds
@@ -61,11 +62,34 @@ def test_open_ports_are_measured():
 def test_who_does_not_know_the_word_gets_nothing():
     with opened() as ports:
         link = dial(dialling(ports, word="another word"))
+        assert set(link.ports.values()) == {STRANGER}
         assert link.bytes_per_s is None
         assert link.mtu_passed is None
         with socket.create_connection((HERE, ports.ports[0]), timeout=2) as stranger:
             stranger.sendall(digest("another word", b"stream"))
             assert stranger.recv(1) == b""
+
+
+def test_whoever_keeps_the_line_busy_does_not_keep_the_ports_open():
+    with opened() as ports:
+        strangers = [socket.create_connection((HERE, ports.ports[0]), timeout=2) for _ in range(40)]
+        assert try_port(HERE, ports.ports[1], "a word") in (OPEN, STRANGER)  # it may have no ear left
+        start = time.monotonic()
+    assert time.monotonic() - start < 2
+    for one in strangers:
+        one.close()
+
+
+def test_another_server_is_a_stranger():
+    with socket.create_server((HERE, 0)) as server:
+
+        def hang_up():
+            server.accept()[0].close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        assert try_port(HERE, server.getsockname()[1], "a word") == STRANGER
+        answering.join()
 
 
 def test_closed_ports_are_refused():

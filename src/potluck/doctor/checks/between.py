@@ -2,7 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Examination, Link, training_interface
+from potluck.doctor.case import (
+    OPEN,
+    REFUSED,
+    SILENT,
+    STALLED,
+    STRANGER,
+    UNREACHABLE,
+    Examination,
+    Link,
+    training_interface,
+)
 from potluck.doctor.check import ClusterCheck, Verdict, fail, unknown, warn
 from potluck.doctor.finding import Fix, bash, by_hand
 from potluck.doctor.opening import insert_nft_rules, open_for, open_windows
@@ -20,6 +30,14 @@ def high_ports(seen: Examination) -> Iterator[tuple[str, Verdict]]:
         if facts is None or _is_mirrored(facts) or all(_one_port_only(link) for link in links):
             continue
         yield from _name_the_wall(seen, facts, links)
+    for target, links in _blocked(seen, (STRANGER,)).items():
+        yield (
+            target,
+            fail(
+                f"something else than {target} answers {_sources(links)} at {links[0].address}",
+                by_hand(target, "give every machine an address of its own, with no proxy or forwarded port in between"),
+            ),
+        )
 
 
 def no_route(seen: Examination) -> Iterator[tuple[str, Verdict]]:
