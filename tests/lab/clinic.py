@@ -65,7 +65,7 @@ class Clinic:
         ended = self.train()
         assert ended.worked, f"the machines do not train although nothing is wrong: {ended.output}"
         # What takes twice as long as a healthy run does not work.
-        self._fails_s = max(2.5, 2 * (time.monotonic() - start))
+        self._fails_s = max(1.5, 2 * (time.monotonic() - start))
 
     @contextmanager
     def listening(self, name: str, *, python: str = PYTHON, **variables: str) -> Iterator[str]:
@@ -142,7 +142,7 @@ class Clinic:
                 break
             time.sleep(0.02)
         worked = all(worker.returncode == 0 for worker in workers)
-        return Ended(worked=worked, output="\n".join(worker.output for worker in workers))
+        return Ended(worked=worked, output="\n".join(f"[{worker.returncode}] {worker.output}" for worker in workers))
 
     def diagnose(
         self, check: str, *, on: str, reach: Sequence[str] = (), variables: Mapping[str, str] | None = None
