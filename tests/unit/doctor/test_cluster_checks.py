@@ -10,13 +10,14 @@ from potluck.doctor.case import (
     STALLED,
     STRANGER,
     UNREACHABLE,
+    Absence,
     Examination,
     Link,
     Plan,
     Reduction,
 )
 from potluck.doctor.catalogue import CLUSTER_CHECKS, examine_all, troubles
-from potluck.doctor.finding import FAIL, WARN
+from potluck.doctor.finding import FAIL, UNKNOWN, WARN
 from potluck.machine.facts import Chain, Firewall, Route
 from tests.unit.doctor.snapshots import snapshot
 
@@ -130,7 +131,7 @@ CASES = {
         "40 s ahead",
         cluster(link("oak", "ash", clock_offset_s=2.0)),
     ),
-    "peer-silent": (cluster(absent={"ivy": "no answer"}), "ivy", FAIL, "switched on", cluster()),
+    "peer-silent": (cluster(absent={"ivy": Absence(why="no answer")}), "ivy", FAIL, "switched on", cluster()),
     "all-reduce": (
         cluster(reductions=(Reduction(machine="elm", error="a wrong thing"),)),
         "elm",
@@ -186,6 +187,13 @@ def test_it_names_the_machine_and_stays_silent(check_id):
 
 def test_a_healthy_cluster_has_no_trouble():
     assert not troubles(examine_all(cluster()))
+
+
+def test_what_nobody_looked_at_is_not_called_fine():
+    alone = Examination(machines=(machine("oak"),), absent={"ash": Absence(why="no answer")})
+    assert [one.id for one in examine_all(alone) if one.id in CLUSTER_CHECKS] == ["peer-silent", "missing-machines"]
+    (mtu,) = examine_all(alone, only=["mtu"])
+    assert (mtu.status, mtu.what) == (UNKNOWN, "not looked at, since ash gives no answer")
 
 
 def test_reject_and_drop_are_told_apart():

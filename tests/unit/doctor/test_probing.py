@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
-from potluck.doctor.case import OPEN, REFUSED, STRANGER, Plan
+from potluck.doctor.case import OPEN, REFUSED, STRANGER, Absence, Plan
 from potluck.doctor.probing.asks import ClosePorts, Dial, Done, Introduce, OpenPorts, StationLostError
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
 from potluck.doctor.probing.conducting import Seat, examine_stations, rounds
@@ -202,8 +202,8 @@ def test_a_machine_where_nobody_listens_is_told_apart_from_a_name_nobody_knows()
     with socket.create_server((HERE, 0)) as server:
         port = server.getsockname()[1]
     seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], Plan(), with_torch=False)
-    assert "potluck doctor --listen" in seen.absent[HERE]
-    assert "name is not known" in seen.absent["nobody.invalid"]
+    assert "potluck doctor --listen" in seen.absent[HERE].fix
+    assert "name is not known" in seen.absent["nobody.invalid"].why
 
 
 @given(st.integers(min_value=0, max_value=25))
@@ -230,7 +230,7 @@ def test_a_machine_that_vanishes_is_absent_and_the_others_are_examined():
         seen = examine_stations([Seat(station, HERE), Seat(Gone(), "10.9.9.9")], with_torch=False)
     finally:
         station.close()
-    assert seen.absent == {"10.9.9.9": "it has gone"}
+    assert seen.absent == {"10.9.9.9": Absence(why="it has gone")}
     assert len(seen.machines) == 1
 
 

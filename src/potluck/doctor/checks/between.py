@@ -170,12 +170,13 @@ def clocks(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 def silent_peer(seen: Examination) -> Iterator[tuple[str, Verdict]]:
     """Machines that gave no answer at all."""
-    for machine, why in seen.absent.items():
+    for machine, absence in seen.absent.items():
+        usual = "see that it is switched on, awake and plugged in, and start potluck there again"
         yield (
             machine,
             fail(
-                f"{machine} gives no answer: {why}",
-                by_hand(machine, "see that it is switched on, awake and plugged in, and start potluck there again"),
+                f"{machine} gives no answer: {absence.why}",
+                by_hand(machine, absence.fix or usual),
             ),
         )
 

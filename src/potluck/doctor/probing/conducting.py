@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potluck.doctor.case import Examination, Link, Peer, Plan, Reduction, training_interface
+from potluck.doctor.case import Absence, Examination, Link, Peer, Plan, Reduction, training_interface
 from potluck.doctor.probing.asks import (
     Ask,
     ClosePorts,
@@ -50,7 +50,7 @@ def examine_stations(
     seats: Sequence[Seat],
     *,
     plan: Plan | None = None,
-    absent: Mapping[str, str] | None = None,
+    absent: Mapping[str, Absence] | None = None,
     with_torch: bool = True,
     with_names: bool = True,
 ) -> Examination:
@@ -108,7 +108,7 @@ def rounds(indices: Sequence[int]) -> list[list[tuple[int, int]]]:
 class _Crowd:
     """Asks several machines at the same time; who does not answer is lost."""
 
-    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, str]) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, Absence]) -> None:
         self._pool = pool
         self._lost = lost
 
@@ -120,7 +120,7 @@ class _Crowd:
             try:
                 answer: Any = future.result()
             except StationLostError as error:
-                self._lost[name] = str(error)
+                self._lost[name] = error.absence
                 continue
             if isinstance(answer, kind):
                 answers[name] = answer
