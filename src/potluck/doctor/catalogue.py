@@ -57,7 +57,8 @@ def examine_machine(facts: Facts, plan: Plan | None = None, *, only: Collection[
 def examine_all(seen: Examination, *, only: Collection[str] = ()) -> list[Finding]:
     """Every check on every machine and between them, worst first. What is well is said once."""
     single = [finding for facts in seen.machines for finding in examine_machine(facts, seen.plan, only=only)]
-    chosen = [check for check in CLUSTER_CHECKS.values() if not only or check.id in only]
+    wanted = {*only, "peer-silent"} if only and seen.absent else only
+    chosen = [check for check in CLUSTER_CHECKS.values() if not wanted or check.id in wanted]
     together: list[Finding] = []
     for check in chosen:
         if len(seen.machines) > 1 or check.id in _OF_WHO_IS_MISSING:

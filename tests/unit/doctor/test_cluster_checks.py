@@ -192,7 +192,8 @@ def test_a_healthy_cluster_has_no_trouble():
 def test_what_nobody_looked_at_is_not_called_fine():
     alone = Examination(machines=(machine("oak"),), absent={"ash": Absence(why="no answer")})
     assert [one.id for one in examine_all(alone) if one.id in CLUSTER_CHECKS] == ["peer-silent", "missing-machines"]
-    (mtu,) = examine_all(alone, only=["mtu"])
+    silent, mtu = examine_all(alone, only=["mtu"])  # why it was not is said unasked
+    assert (silent.id, silent.machine) == ("peer-silent", "ash")
     assert (mtu.status, mtu.what) == (UNKNOWN, "not looked at, since ash gives no answer")
 
 
