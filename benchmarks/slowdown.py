@@ -3,8 +3,7 @@
     python -m benchmarks.slowdown --cluster laptops --json
 
 The first machine, the fastest, gets a third of its cores after a third of the steps, and all of them after two thirds.
-The best step of a phase is the shortest median of ten steps in a row in it. The plan fits from the first step on after
-which five steps in a row have a median within 7 % of that.
+The plan fits from the first step on that is within 7 % of the best plan for the speeds that the machines have then.
 """
 
 import argparse
@@ -17,11 +16,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from benchmarks.crew import READY_S, LabCrew, let_go
+from benchmarks.distance import distances, steps_of, steps_until
 from lab import Lab, LabError
 from potluck.events.log import read_records
-from potluck.events.types import PlanChanged, StepCommitted
+from potluck.events.types import PlanChanged
 
-WITHIN, WINDOW, BEST_OF = 1.07, 5, 10
+WITHIN = 0.07
 BAR = 20
 SLOWER = 3.0
 
@@ -35,30 +35,28 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
     try:
-        steps_s, changes, edges = run(options.cluster, options.steps, options.batch)
+        steps_s, off, changes, edges = run(options.cluster, options.steps, options.batch)
     except LabError as error:
         sys.exit(f"error: {error}")
     figures: dict[str, object] = {"benchmark": "slowdown", "cluster": options.cluster, "global_batch": options.batch}
     missed = False
     for name, (start, end) in zip(("usual", "slowed", "freed"), pairwise([0, *edges, len(steps_s)]), strict=True):
-        phase = steps_s[start:end]
-        best_s = best_of(phase)
-        until = steps_until(phase, best_s)
-        before_s = statistics.median(phase[:3])
+        until = steps_until(off[start:end], WITHIN)
         num_changes = sum(start < step <= end for step in changes)
-        figures[name] = {"best_step_s": best_s, "steps_until_it_fits": until, "plan_changes": num_changes}
-        missed |= name != "usual" and until > BAR
+        settled_s = statistics.median(steps_s[(start + end) // 2 : end])
+        figures[name] = {"step_s": settled_s, "steps_until_it_fits": until, "plan_changes": num_changes}
+        missed |= until is None or until > BAR
         print(
-            f"{name:>8}: steps begin at {before_s * 1e3:.0f} ms, the best are {best_s * 1e3:.0f} ms; "
-            f"within 7 % of them after {until} steps; {num_changes} plan changes in {len(phase)} steps"
+            f"{name:>8}: a step takes {steps_s[start] * 1e3:.0f} ms at first, {settled_s * 1e3:.0f} ms in the end; "
+            f"within 7 % of the best plan after {until} steps; {num_changes} plan changes in {end - start} steps"
         )
     if options.json:
         print(json.dumps(figures))
     sys.exit(missed)
 
 
-def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[int], list[int]]:
-    """Seconds of every step, the steps at which the plan changed, and those at which the machine did."""
+def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[float], list[int], list[int]]:
+    """Seconds of every step, how far from the best it is, and the steps at which the plan and the machine changed."""
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
         folder = Path(scratch)
         declared = {machine.name: machine.cores() for machine in lab.machines}
@@ -81,11 +79,13 @@ def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[int], l
         finally:
             crew.lighthouse.kill()
             crew.lighthouse.wait(10)
-        events = next((folder / first.name / "run" / "events").glob("*.jsonl"))
-        records = [record.event for record in read_records(events)]
+        logs = [next((folder / name / "run" / "events").glob("*.jsonl")) for name in declared]
+        workers = [steps_of(log) for log in logs]
+        records = [record.event for record in read_records(logs[0])]
     return (
-        [event.seconds for event in records if isinstance(event, StepCommitted)],
-        [event.step for event in records if isinstance(event, PlanChanged)][1:],
+        [event.seconds for event in workers[0].values()],
+        distances(workers),
+        [event.step for event in records if isinstance(event, PlanChanged) and event.reason][1:],
         edges,
     )
 
@@ -97,19 +97,6 @@ def wait_for_step(crew: LabCrew, name: str, step: int) -> None:
         if time.monotonic() > until or crew.workers[name].returncode is not None:
             raise LabError(f"step {step} was never reached:\n{crew.workers[name].output}", fix="see its output")
         time.sleep(0.2)
-
-
-def best_of(phase: list[float]) -> float:
-    """The shortest median of ten steps in a row."""
-    return min(statistics.median(phase[at : at + BEST_OF]) for at in range(len(phase) - BEST_OF + 1))
-
-
-def steps_until(phase: list[float], best_s: float) -> int:
-    """Steps until five in a row have a median within 7 % of the best; their number if that never comes."""
-    for done in range(len(phase) - WINDOW + 1):
-        if statistics.median(phase[done : done + WINDOW]) <= WITHIN * best_s:
-            return done
-    return len(phase)
 
 
 if __name__ == "__main__":

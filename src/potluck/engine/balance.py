@@ -208,6 +208,7 @@ class Balance:
                 error=plan.prediction.error,
                 solo_samples_per_s=solo,
                 machines={member.name: member.machine for member in roster.members},
+                slowest_link=decision.cluster.slowest_link(plan.shares),
             )
         )
 

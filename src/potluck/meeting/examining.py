@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from potluck.core.errors import MeetingError
-from potluck.doctor.case import Examination, Plan
+from potluck.doctor.case import Absence, Examination, Plan
 from potluck.doctor.probing.asks import StationLostError
 from potluck.doctor.probing.conducting import Seat, examine_stations
 from potluck.meeting.client import HostClient
@@ -82,7 +82,8 @@ def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[
         if len(visit.stations) == 1:
             tell(f"{next(iter(visit.stations))} is the only machine here: there is nothing between machines to see")
         seats = [Seat(station, visit.addresses[name], name=name) for name, station in visit.stations.items()]
-        return examine_stations(seats, plan=plan, absent=visit.absent, with_torch=with_torch, with_names=False)
+        absent = {name: Absence(why=why) for name, why in visit.absent.items()}
+        return examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
 
 
 def _end(client: HostClient, visit: str) -> None:

@@ -1,6 +1,6 @@
 """What a plan is made from: workers with their costs, links, and what is exchanged."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -9,6 +9,8 @@ import numpy as np
 from potluck.core.errors import PlanError
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
 from potluck.planning.water_filling import CostTable, Numbers
+
+CLEARLY_SLOWER = 0.7  # of the next rate: less is no doubt of the measuring
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +69,13 @@ class Cluster:
     def is_active(self, shares: Numbers) -> Numbers:
         """The mask of the machines that take samples."""
         return np.bincount(self.machine_of, weights=shares, minlength=len(self.machines)) > 0
+
+    def slowest_link(self, shares: Sequence[int]) -> str:
+        """The machine that takes part with a link clearly slower than all others'; empty if none stands out."""
+        active = zip(self.machines, self.is_active(np.array(shares)).tolist(), strict=True)
+        known = {name: self.links[name].bandwidth_bytes_per_s for name, is_in in active if is_in and name in self.links}
+        order = sorted(known, key=known.__getitem__)
+        return order[0] if len(order) > 1 and known[order[0]] < CLEARLY_SLOWER * known[order[1]] else ""
 
     @cached_property
     def _ring(self) -> tuple[Numbers, Numbers, Numbers]:

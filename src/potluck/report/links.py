@@ -4,8 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from potluck.events.types import MachineUsed
-
-_CLEARLY = 0.7
+from potluck.planning.cluster import CLEARLY_SLOWER
 
 
 class SendingRates:
@@ -41,4 +40,4 @@ def slowest_of(rates: Mapping[tuple[str, str], float]) -> str:
         for machine in pair:
             best[machine] = max(best[machine], rate)
     order = sorted(best, key=best.__getitem__)
-    return order[0] if len(order) > 2 and best[order[0]] < _CLEARLY * best[order[1]] else ""
+    return order[0] if len(order) > 2 and best[order[0]] < CLEARLY_SLOWER * best[order[1]] else ""

@@ -160,6 +160,14 @@ def test_a_machine_whose_cable_costs_more_than_it_brings_is_benched_and_its_link
     assert "--keep cabin" in text
 
 
+def test_a_link_that_stands_out_is_named():
+    workers = [worker(name, 0.001) for name in "abc"]
+    trio = cluster(*workers, megabytes=1, links={"a": link(100), "b": link(12), "c": link(90)})
+    assert trio.slowest_link((1, 1, 1)) == "b"
+    assert trio.slowest_link((1, 0, 1)) == ""
+    assert cluster(*workers).slowest_link((1, 1, 1)) == ""
+
+
 def test_two_workers_of_a_machine_are_benched_together():
     machines = [worker("a-0", 0.01, machine="a"), worker("b-0", 0.01, machine="b"), worker("b-1", 0.01, machine="b")]
     links = {"a": link(1), "b": link(1)}
