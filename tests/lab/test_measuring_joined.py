@@ -54,4 +54,6 @@ def test_all_joined_machines_are_measured_planned_for_and_held_to_it(tmp_path):
         assert "samples/s that the machines do alone" in training.output
         account = json.loads((gathering.home_run("held") / "account.json").read_text())
         assert set(account["solo_samples_per_s"]) == set(MACHINES)
+        assert account["slowest_link"] == "fern"
+        assert "fern's link" in training.output
         assert account["efficiency"] + sum(account["lost_by_cause"].values()) == pytest.approx(1.0)
