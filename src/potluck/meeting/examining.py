@@ -35,9 +35,11 @@ class JoinedStation:
         return answer
 
 
-def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[str], None]) -> Examination:
+def examine_joined(
+    membership: Membership, expected: tuple[str, ...] = (), *, with_torch: bool, tell: Callable[[str], None]
+) -> Examination:
     """Facts of all machines that train, every ordered pair, and one all-reduce."""
-    plan = Plan(host=membership.address, host_port=membership.port)
+    plan = Plan(host=membership.address, host_port=membership.port, expected=expected)
     with ExitStack() as stack:
         client = stack.enter_context(HostClient.of(membership, with_small_packets=True))
         begun = client.ask_for(VisitBegun, "POST", "/visits")
