@@ -7,9 +7,10 @@ from typing import Any
 import streamlit as st
 
 from potluck.core.run_folder import RunFolder
-from potluck.dashboard.followed import Followed, follow, names_of_runs
+from potluck.dashboard.followed import follow, names_of_runs
 from potluck.doctor.quick import quick_failures
 from potluck.machine.snapshot import take_facts
+from potluck.report.followed import Followed
 from potluck.report.words import percent
 
 _EVERY_S = 5.0

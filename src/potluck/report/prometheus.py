@@ -17,6 +17,7 @@ _HELP = {
     "potluck_run_plan_changes": "Plans after the first.",
     "potluck_run_fault_seconds": "What machines coming and going cost those who stayed.",
     "potluck_run_up": "1 while a process trains the run.",
+    "potluck_run_damaged": "1 if its events cannot be read; `potluck report` says why.",
     "potluck_machine_here": "1 while a machine takes part in the newest steps.",
     "potluck_machine_share": "A machine's part of the global batch by the plan in force.",
     "potluck_machine_step_seconds": "A mean step of the last seconds, by part.",
@@ -28,20 +29,24 @@ _HELP = {
 }
 
 
-def expose(views: Iterable[RunView]) -> str:
-    """The text of a scrape; a value that is not known is left out."""
+def expose(views: Iterable[RunView], damaged: Iterable[str] = ()) -> str:
+    """The text of a scrape; a value that is not known is left out. Damaged runs are told of by name."""
     samples: dict[str, list[str]] = {name: [] for name in _HELP}
     for view in views:
         for name, value, labels in [*_of_run(view), *_of_machines(view)]:
             if value is not None:
-                words = {"run": view.folder.name, **labels}
-                pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in words.items())
-                samples[name].append(f"{name}{{{pairs}}} {float(value)!r}")
+                samples[name].append(_line(name, value, {"run": view.folder.name, **labels}))
+    samples["potluck_run_damaged"] = [_line("potluck_run_damaged", 1, {"run": run}) for run in damaged]
     lines = []
     for name, found in samples.items():
         if found:
             lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *found]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(name: str, value: float, labels: dict[str, str]) -> str:
+    pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
+    return f"{name}{{{pairs}}} {float(value)!r}"
 
 
 def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]:

@@ -101,7 +101,7 @@ class RunView:
     @property
     def status(self) -> str:
         """finished, stopped, failed, running or interrupted."""
-        return status_of(self.folder.event_files(), self.state)
+        return status_of(self.folder, self.state)
 
     @property
     def machines(self) -> list[str]:
