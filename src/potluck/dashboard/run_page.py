@@ -6,8 +6,9 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
-from potluck.dashboard.room import roomy
+from potluck.dashboard.room import draw
 from potluck.report import plots, rows
+from potluck.report.pace import recent_samples_per_s
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
 
@@ -61,7 +62,7 @@ def _head(view: RunView, name: str) -> None:
     accuracy = state.scores.get("held_out_accuracy")
     figures = {
         f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
-        "samples/s": f"{view.recent_samples_per_s(_RECENT_S):,.0f}" if view.status == "running" else _mean(view),
+        "samples/s": f"{recent_samples_per_s(view, _RECENT_S):,.0f}" if view.status == "running" else _mean(view),
         "efficiency": "" if account is None or account.efficiency is None else percent(account.efficiency),
         "loss": "" if state.loss is None else f"{state.loss:.4f}",
         "accuracy": "" if accuracy is None else percent(accuracy),
@@ -102,7 +103,7 @@ def _usage(view: RunView) -> None:
     for index, what in enumerate(dict.fromkeys(row["what"] for row in data)):
         if index % 2 == 0:
             columns = st.columns(2)
-        columns[index % 2].altair_chart(roomy(plots.usage(data, what, view.machines)), width="stretch")
+        draw(columns[index % 2], plots.usage(data, what, rows.machine_labels(view)))
 
 
 def _plans(view: RunView) -> None:
@@ -133,11 +134,11 @@ def _happenings(view: RunView) -> None:
 
 
 def _chart(
-    place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, draw: "plots.Draw", legend_lines: int = 0
+    place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, make: plots.Draw, legend_lines: int = 0
 ) -> None:
     if data:
         place.markdown(f"##### {title}")
-        place.altair_chart(roomy(draw(data), legend_lines), width="stretch")
+        draw(place, make(data), legend_lines)
 
 
 def _mean(view: RunView) -> str:

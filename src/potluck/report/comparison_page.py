@@ -33,5 +33,5 @@ def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
         runs=runs,
         headings=headings,
         lines=lines,
-        svg={name: plots.to_svg(chart) for name, chart in charts.items() if chart is not None},
+        svg={name: chart.to_svg() for name, chart in charts.items() if chart is not None},
     )

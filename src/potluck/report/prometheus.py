@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from potluck.report.pace import recent_parts, recent_samples_per_s
 from potluck.report.view import RunView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -53,7 +54,7 @@ def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]
     state, account = view.state, view.account()
     yield "potluck_run_step", state.step, {}
     yield "potluck_run_last_step", state.last_step or None, {}
-    yield "potluck_run_samples_per_second", view.recent_samples_per_s(_RECENT_S), {}
+    yield "potluck_run_samples_per_second", recent_samples_per_s(view, _RECENT_S), {}
     yield "potluck_run_efficiency", None if account is None else account.efficiency, {}
     yield "potluck_run_predicted_samples_per_second", state.predicted_samples_per_s or None, {}
     yield "potluck_run_loss", state.loss, {}
@@ -86,7 +87,7 @@ def _of_machines(view: RunView) -> Iterable[tuple[str, float | None, dict[str, s
             yield "potluck_machine_network_bytes_per_second", now.sent_bytes_per_s + now.received_bytes_per_s, labels
             yield "potluck_machine_gpu_busy", sum(busy) / len(busy) if busy else None, labels
             yield "potluck_machine_gpu_power_watts", sum(power) if power else None, labels
-    for machine, parts in view.recent_parts(_RECENT_S).items():
+    for machine, parts in recent_parts(view, _RECENT_S).items():
         for part, seconds in parts.items():
             yield "potluck_machine_step_seconds", seconds, {"machine": machine, "part": part}
 
