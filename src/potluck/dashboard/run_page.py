@@ -7,6 +7,7 @@ import streamlit as st
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
 from potluck.dashboard.room import draw
+from potluck.dashboard.warnings import show_warnings
 from potluck.report import plots, rows
 from potluck.report.pace import recent_samples_per_s
 from potluck.report.view import RunView
@@ -77,8 +78,10 @@ def _warnings(view: RunView, benched: dict[str, str]) -> None:
         st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(view))
     elif view.status == "failed":
         st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(view)}")
-    elif view.status == "running" and view.away():
-        st.warning(f"Away: {', '.join(view.away())}. The others go on.")
+    elif view.status == "running":
+        if away := view.away():
+            st.warning(f"Away: {', '.join(away)}. The others go on.")
+        show_warnings()
     for machine, why in benched.items():
         st.info(f"{machine} is benched: {why}")
 
