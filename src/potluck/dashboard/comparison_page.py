@@ -8,7 +8,7 @@ from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
 from potluck.dashboard.room import draw
 from potluck.report import plots
-from potluck.report.compare import compare, curves, table
+from potluck.report.compare import compare, curves, table, verdict
 
 
 def show(runs_dir: Path) -> None:
@@ -31,6 +31,7 @@ def show(runs_dir: Path) -> None:
         return
     found = compare(views)
     runs = [run.run for run in found.runs]
+    st.markdown(f"**{verdict(found)}**")
     left, right = st.columns(2)
     bars = [{"run": run.run, "samples_per_s": run.samples_per_s} for run in found.runs]
     left.markdown("##### Throughput")

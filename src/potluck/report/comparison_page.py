@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from potluck.report.compare import Comparison, curves, table
+from potluck.report.compare import Comparison, curves, table, verdict
 from potluck.report.page import drawing, make_page
 from potluck.report.view import RunView
 
@@ -31,6 +31,7 @@ def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
         "comparison.html.j2",
         comparison=comparison,
         runs=runs,
+        verdict=verdict(comparison),
         headings=headings,
         lines=lines,
         svg={name: chart.to_svg() for name, chart in charts.items() if chart is not None},
