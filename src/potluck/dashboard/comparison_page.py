@@ -42,7 +42,7 @@ def show(runs_dir: Path) -> None:
         draw(right, plots.bars_by_run(times, "s", "seconds, shorter is better", runs))
     speeds, losses = curves(views)
     if speeds:
-        draw(left, plots.by_run(speeds, "samples_per_s", "samples/s", runs))
+        draw(left, plots.by_run(speeds, "samples_per_s", "samples/s", runs, from_zero=True))
     if losses:
         draw(right, plots.by_run(losses, "loss", "training loss", runs))
     headings, lines = table(found)

@@ -23,7 +23,7 @@ def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
         )
         if times
         else None,
-        "speeds": plots.by_run(speeds, "samples_per_s", "samples/s", runs) if speeds else None,
+        "speeds": plots.by_run(speeds, "samples_per_s", "samples/s", runs, from_zero=True) if speeds else None,
         "losses": plots.by_run(losses, "loss", "training loss", runs) if losses else None,
     }
     headings, lines = table(comparison)

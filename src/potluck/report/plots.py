@@ -87,9 +87,9 @@ def usage(rows: Rows, what: str, machines: Sequence[str]) -> Plot:
     return Plot([row for row in rows if row["what"] == what], deepcopy(_usage(what, tuple(machines))))
 
 
-def by_run(rows: Rows, y: str, title: str, runs: Sequence[str]) -> Plot:
+def by_run(rows: Rows, y: str, title: str, runs: Sequence[str], *, from_zero: bool = False) -> Plot:
     """One quantity over time, a line a run."""
-    return Plot(rows, deepcopy(_by_run(y, title, tuple(runs))))
+    return Plot(rows, deepcopy(_by_run(y, title, tuple(runs), from_zero)))
 
 
 def bars_by_run(rows: Rows, value: str, title: str, runs: Sequence[str]) -> Plot:
@@ -181,15 +181,15 @@ def _usage(what: str, machines: tuple[str, ...]) -> dict[str, Any]:
 
 
 @lru_cache(_KEPT)
-def _by_run(y: str, title: str, runs: tuple[str, ...]) -> dict[str, Any]:
-    value = alt.Y(f"{y}:Q", title=title, scale=alt.Scale(zero=False))
+def _by_run(y: str, title: str, runs: tuple[str, ...], from_zero: bool) -> dict[str, Any]:
+    value = alt.Y(f"{y}:Q", title=title, scale=alt.Scale(zero=from_zero))
     return _spec(_chart().mark_line().encode(x=_SECONDS, y=value, color=_run_colour(runs, legend=_top())))
 
 
 @lru_cache(_KEPT)
 def _bars_by_run(value: str, title: str, runs: tuple[str, ...], room: float) -> dict[str, Any]:
     base = _chart().encode(
-        x=alt.X(f"{value}:Q", title=title, scale=alt.Scale(domainMax=room)),
+        x=alt.X(f"{value}:Q", title=title, scale=alt.Scale(domainMax=room), axis=alt.Axis(tickCount=5)),
         y=alt.Y("run:N", title=None, sort=list(runs)),
     )
     bars = base.mark_bar().encode(color=_run_colour(runs, legend=None))

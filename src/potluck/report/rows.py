@@ -2,8 +2,6 @@
 
 from typing import Any, TypeAlias
 
-import numpy as np
-
 from potluck.events.types import MachineUsed
 from potluck.report.account import CAUSES
 from potluck.report.timeline import COLUMNS
@@ -11,7 +9,7 @@ from potluck.report.view import RunView
 
 Rows: TypeAlias = list[dict[str, Any]]
 
-_OWN, _STEPS = COLUMNS.index("own_samples"), COLUMNS.index("steps")
+_OWN, _STEPS, _SECONDS = COLUMNS.index("own_samples"), COLUMNS.index("steps"), COLUMNS.index("seconds")
 _LOSS, _NUM_LOSSES = COLUMNS.index("loss"), COLUMNS.index("num_losses")
 _MOST_MACHINES = 7  # as many as there are colours that everybody can tell apart
 OTHERS = "others"
@@ -28,13 +26,14 @@ def throughput_rows(view: RunView) -> Rows:
     """Samples/s that the run achieved over time, and the sum of what its machines would do alone."""
     _, starts, width_s, sums = view.series()
     rows: Rows = []
-    if len(starts):
-        widths_s = np.minimum(width_s, view.updated_at - starts)
-        for start, wide_s, samples in zip(
-            starts.tolist(), widths_s.tolist(), sums[:, :, _OWN].sum(axis=0), strict=True
-        ):
-            if wide_s > width_s / 2:  # the last bin is still being filled
-                rows.append(_at(view, start + wide_s / 2, samples_per_s=float(samples) / wide_s, line="achieved"))
+    for index, start in enumerate(starts.tolist()):
+        steps, seconds = sums[:, index, _STEPS], sums[:, index, _SECONDS]
+        if steps.any():
+            # Steps are counted where they end, so a bin's own width would make saw teeth: what they took does not.
+            took_s = seconds[steps == steps.max()].min()
+            wide_s = min(width_s, view.updated_at - start)
+            speed = float(sums[:, index, _OWN].sum() / took_s) if took_s else 0.0
+            rows.append(_at(view, start + wide_s / 2, samples_per_s=speed, line="achieved"))
     for at, plan in view.plans:
         alone = sum(speed for worker, speed in plan.solo_samples_per_s.items() if plan.shares.get(worker))
         rows.append(_at(view, at, samples_per_s=alone, line="sum of solo speeds"))

@@ -106,6 +106,14 @@ def large_run(tmp_path, num_workers=60, num_steps=500):
     return read_run(folder)
 
 
+def test_a_steady_run_has_a_steady_throughput(tmp_path):
+    folder = RunFolder(tmp_path / "steady")
+    replay_size.write_run(folder, 3, 1001)
+    shown = [row["samples_per_s"] for row in rows.throughput_rows(read_run(folder)) if row["line"] == "achieved"]
+    assert len(shown) > 50
+    assert shown == pytest.approx([3 * 32 / replay_size.STEP_S] * len(shown))
+
+
 def test_of_many_machines_those_that_were_not_always_here_are_shown(tmp_path):
     view = large_run(tmp_path)
     shown = rows.presence_rows(view)
