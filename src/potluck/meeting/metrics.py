@@ -1,10 +1,10 @@
 """What Prometheus hears of the host's runs: each is read once, and at every scrape only what is new."""
 
+import asyncio
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
-from threading import Lock
 
 from potluck.core.run_folder import RunFolder
 from potluck.meeting.runs import RunRecord
@@ -27,11 +27,16 @@ class Metrics:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._told: dict[tuple[str, str], _Told] = {}
-        self._lock = Lock()  # two scrapes at once read no line twice
+        self._turn = asyncio.Lock()
+
+    async def tell(self, records: list[RunRecord]) -> str:
+        """One scrape at a time: the first of a long run takes a while, and must not take all of the host's threads."""
+        async with self._turn:
+            return await asyncio.to_thread(self.scrape, records)
 
     def scrape(self, records: Iterable[RunRecord]) -> str:
         """The text of one scrape."""
-        with self._lock, ExitStack() as looking:
+        with ExitStack() as looking:
             self._choose(list(records))
             for told in self._told.values():
                 told.run.refresh()

@@ -121,8 +121,7 @@ async def let_in(request: Request, point: Point) -> JoinAnswer:
 async def tell_metrics(request: Request, point: Point) -> Response:
     """What Prometheus scrapes."""
     metrics: Metrics = request.app.state.metrics
-    text = await asyncio.to_thread(metrics.scrape, list(point.runs.values()))
-    return Response(text, media_type=CONTENT_TYPE)
+    return Response(await metrics.tell(list(point.runs.values())), media_type=CONTENT_TYPE)
 
 
 # What machines hear and say

@@ -1,5 +1,7 @@
 """What a scrape of the host tells: runs that go on and have just ended, each line of their events read once."""
 
+import asyncio
+
 from potluck.meeting.metrics import Metrics
 from tests.unit.meeting.test_runs_on_machines import record
 from tests.unit.report.runs import EVENTFUL, damaged, eventful
@@ -58,3 +60,15 @@ def test_a_damaged_run_is_named_and_hides_no_other(tmp_path):
     found = samples(text)
     assert found["potluck_run_damaged", ("damaged",)] == 1
     assert found["potluck_run_step", (EVENTFUL.name,)] == 210
+
+
+def test_many_who_ask_at_once_are_told_the_same(tmp_path):
+    folder = eventful(tmp_path)
+    metrics = Metrics()
+
+    async def ask():
+        return await asyncio.gather(*(metrics.tell([run_in(folder)]) for _ in range(20)))
+
+    assert len(set(asyncio.run(ask()))) == 1
+    (followed,) = metrics._told.values()
+    assert followed.run.view.num_events == sum(file.read_bytes().count(b"\n") for file in folder.event_files())
