@@ -4,8 +4,8 @@
 
 Rounds repeat all of it in turns, so that whatever else the computer does weighs on all alike; figures are medians over
 the rounds. Solo speeds are measured in the same rounds. A run is steady in its second half. It is balanced from the
-first step on after which five steps in a row have a median within 5 % of the best policy's steady step. With --keep the
-run folders of the first round stay, for `potluck compare`.
+first step on whose plan is within 5 % of the best one for the speeds that the machines have then. With --keep the run
+folders of the first round stay, for `potluck compare`.
 """
 
 import argparse
@@ -19,14 +19,13 @@ from pathlib import Path
 
 from benchmarks import ddp_baseline
 from benchmarks.crew import READY_S, START_CORES, LabCrew, gather, let_go
+from benchmarks.distance import distances, steps_of, steps_until
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.state import replay
-from potluck.events.types import StepCommitted
 from potluck.planning.policies import POLICIES
 
-WINDOW = 5
-WITHIN = 1.05
+WITHIN = 0.05
 
 
 @dataclass(frozen=True)
@@ -44,6 +43,7 @@ class Trained:
     steps_s: list[float]
     batch: int
     plan_changes: int
+    steps_until_balanced: int | None
 
     @property
     def steady_step_s(self) -> float:
@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--cluster", default="pair", help="a shipped lab cluster or a cluster file")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=120, help="steps of every Potluck run")
-    parser.add_argument("--batch", type=int, default=128, help="global batch")
+    parser.add_argument("--batch", type=int, default=384, help="global batch")
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     parser.add_argument("--keep", type=Path, help="a new folder that gets a run folder of each policy")
@@ -91,14 +91,13 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
                 trained[policy].append(
                     run_policy(lab, declared, folder, policy=policy, batch=batch, steps=options.steps, keep=keep)
                 )
-    best_s = min(statistics.median(run.steady_step_s for run in runs) for runs in trained.values())
     solo = {name: statistics.median(round_.solo[name] for round_ in bare) for name in declared}
     total = sum(solo.values())
     rows: dict[str, object] = {
         policy: {
             **_speeds(statistics.median(batch / run.steady_step_s for run in runs), total),
             "plan_changes": statistics.median_high(run.plan_changes for run in runs),
-            "steps_until_balanced": _median_or_none([steps_until_balanced(run.steps_s, best_s) for run in runs]),
+            "steps_until_balanced": _median_or_none([run.steps_until_balanced for run in runs]),
         }
         for policy, runs in trained.items()
     }
@@ -160,19 +159,14 @@ def run_policy(
     if keep is not None:
         gather(crew, "run", folder / "gathered")
         shutil.copytree(folder / "gathered", keep)
-    first = lab.machines[0].name
-    events = next((folder / first / "run" / "events").glob("*.jsonl"))
-    records = list(read_records(events))
-    steps_s = [record.event.seconds for record in records if isinstance(record.event, StepCommitted)]
-    return Trained(steps_s, batch, replay(records).num_plan_changes)
-
-
-def steps_until_balanced(steps_s: list[float], best_s: float) -> int | None:
-    """Committed steps until five in a row have a median within 5 % of the best; None if that never comes."""
-    for done in range(len(steps_s) - WINDOW + 1):
-        if statistics.median(steps_s[done : done + WINDOW]) <= WITHIN * best_s:
-            return done
-    return None
+    logs = [next((folder / name / "run" / "events").glob("*.jsonl")) for name in declared]
+    workers = [steps_of(log) for log in logs]
+    return Trained(
+        [event.seconds for event in workers[0].values()],
+        batch,
+        replay(list(read_records(logs[0]))).num_plan_changes,
+        steps_until(distances(workers), WITHIN),
+    )
 
 
 def _median_or_none(values: list[int | None]) -> int | None:

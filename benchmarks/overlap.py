@@ -2,10 +2,10 @@
 
     python -m benchmarks.overlap --json
 
-The same worker takes turns, step by step, between three things: a Potluck step, the same computation without an
-exchange, and nothing but the exchange of as many bytes. What could be hidden is the shorter of exchange and backward;
-what is hidden is computation plus exchange minus Potluck's step. An exchange alone meets idle computers, so it is the
-fastest that the link allows.
+Two equal workers take turns, step by step, between three things: a Potluck step from the batch in hand, the same
+computation without an exchange (the slower worker's, whom the other would wait for), and nothing but the exchange of as
+many bytes. What could be hidden is the shorter of exchange and backward; what is hidden is computation plus exchange
+minus Potluck's step. An exchange alone meets idle computers, so it is the fastest that the link allows.
 """
 
 import argparse
@@ -20,13 +20,14 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.distributed import TCPStore, all_reduce, barrier, destroy_process_group, init_process_group
+from torch.distributed import ReduceOp, TCPStore, all_reduce, barrier, destroy_process_group, init_process_group
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import potluck
 from benchmarks.crew import LabCrew
 from lab import Lab
+from lab.cluster_file import parse_cluster
 from potluck.engine.addresses import address_towards
 
 NUM_LAYERS, WIDTH = 8, 512
@@ -61,14 +62,16 @@ def main() -> None:
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:
-    """Two equal machines, each with a core of its own."""
-    with tempfile.TemporaryDirectory() as scratch, Lab("pair") as lab:
+    """Both workers' times, as the first one saw them."""
+    machines = "machines: [{name: oak, cores: 1, link: 1gbit}, {name: elm, cores: 1, link: 1gbit}]"
+    twins = parse_cluster(machines, source="overlap", name="twins")
+    with tempfile.TemporaryDirectory() as scratch, Lab(twins) as lab:
         first = lab.machines[0].address
         arguments = ["--steps", options.steps, "--batch", options.batch, "--first", first]
         crew = LabCrew(lab, Path(scratch), list(map(str, arguments)), expected=2, module="benchmarks.overlap")
         for machine in lab.machines:
             machine.limit_rate(options.rate * 1_000_000)
-            crew.start(machine.name)
+            crew.start(machine.name, POTLUCK_SHARE="1")
         for worker in crew.workers.values():
             if worker.wait(300):
                 sys.exit(worker.output)
@@ -90,8 +93,8 @@ def work(options: argparse.Namespace) -> None:
         prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.001))
         loader = run.loader(data, global_batch=options.batch)
         for epoch in run.epochs(options.steps, max_steps=options.steps):
-            since = time.monotonic()
             for batch, wanted in loader:
+                since = time.monotonic()
                 if run.step == 0 and epoch == 0:
                     meet(options.first)
                 run.backward(cross_entropy(prepared(batch), wanted))
@@ -99,15 +102,15 @@ def work(options: argparse.Namespace) -> None:
                 optimizer.zero_grad()
                 times["step"].append(time.monotonic() - since)
                 barrier()
-                computed, backward = compute(alone, alone_optimizer, batch, wanted)
-                times["compute"].append(computed)
-                times["backward"].append(backward)
+                slowest = torch.tensor(compute(alone, alone_optimizer, batch, wanted))
+                all_reduce(slowest, ReduceOp.MAX)
+                times["compute"].append(slowest[0].item())
+                times["backward"].append(slowest[1].item())
                 barrier()
                 began = time.monotonic()
                 all_reduce(bytes_of_gradients)
                 times["exchange"].append(time.monotonic() - began)
                 barrier()
-                since = time.monotonic()
     destroy_process_group()
     Path(options.worker).write_text(json.dumps({k: v[WARM_UP_STEPS:] for k, v in times.items()}))
 

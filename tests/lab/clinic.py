@@ -21,7 +21,7 @@ OAK, ELM = "oak", "elm"
 ADDRESSES = {OAK: "10.77.0.1", ELM: "10.77.0.2"}
 ETH0 = {"GLOO_SOCKET_IFNAME": "eth0"}
 WORKS_S = 30.0  # a run that works takes two seconds
-LISTEN_PORT, MEETING_PORT = "29498", "29500"
+LISTEN_PORT, MEETING_PORT, HOST_PORT = "29498", "29500", "29600"
 
 CLUSTER = """
 machines:
@@ -55,29 +55,53 @@ class Clinic:
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab = lab
         self.folder = folder
-        self._warm = {name: self._start(name, "serve") for name in ADDRESSES}
-        self._listeners = {name: self._listen(name)[1] for name in ADDRESSES}
-        for process in self._warm.values():
+        warm = [self._start(name, "serve") for name in ADDRESSES]
+        listeners = {name: self._listen(name) for name in ADDRESSES}
+        self._listeners = {name: self._place(process) for name, process in listeners.items()}
+        self._hosts = {name: lab[name].run(["cat", "/etc/hosts"]).output for name in ADDRESSES}
+        for process in warm:
             process.expect("warm", timeout_s=60)
         start = time.monotonic()
         ended = self.train()
         assert ended.worked, f"the machines do not train although nothing is wrong: {ended.output}"
         # What takes twice as long as a healthy run does not work.
-        self._fails_s = max(2.5, 2 * (time.monotonic() - start))
+        self._fails_s = max(1.5, 2 * (time.monotonic() - start))
 
     @contextmanager
-    def listening(self, name: str, **variables: str) -> Iterator[str]:
+    def listening(self, name: str, *, python: str = PYTHON, **variables: str) -> Iterator[str]:
         """Another `potluck doctor --listen` on a machine, with these variables; gives what to type on others."""
-        process, place = self._listen(name, "--port", "0", **variables)
+        process = self._listen(name, "--port", "0", python=python, **variables)
         try:
-            yield place
+            yield self._place(process)
         finally:
             process.kill()
             process.wait(10)
 
-    def _listen(self, name: str, *more: str, **variables: str) -> tuple[Process, str]:
-        process = self.lab[name].start([POTLUCK, "doctor", "--listen", *more], cwd=ROOT, env=variables)
-        return process, process.expect("--reach", timeout_s=30).partition("--reach ")[2]
+    def _listen(self, name: str, *more: str, python: str = PYTHON, **variables: str) -> Process:
+        command = [python, "-m", "potluck", "doctor", "--listen", *more]
+        return self.lab[name].start(command, cwd=self.folder, env=variables)
+
+    def _place(self, listener: Process) -> str:
+        return listener.expect("--reach", timeout_s=30).partition("--reach ")[2]
+
+    @contextmanager
+    def hosting(self) -> Iterator[str]:
+        """`potluck host` on oak; gives the line to paste on others."""
+        host = self.start(OAK, "host", "--port", HOST_PORT, "--no-mdns", variables=self.home(OAK))
+        try:
+            yield host.expect("potluck join p1-", timeout_s=30).split()[2]
+        finally:
+            host.kill()
+            host.wait(10)
+
+    def home(self, name: str) -> dict[str, str]:
+        """Variables that give a machine a ~/.potluck of its own; all machines of a lab share the box's files."""
+        return {"POTLUCK_HOME": str(self.folder / f"{name}-home")}
+
+    def start(self, name: str, *arguments: str, variables: Mapping[str, str] | None = None) -> Process:
+        """A `potluck` command that need not wait for its imports."""
+        command = self._warm_command(name, [str(HERE / "potluck_worker.py"), *arguments])
+        return self.lab[name].start(command, cwd=self.folder, env=variables)
 
     def train(self, *, patience_s: float = WORKS_S, **options: Any) -> Ended:
         """Train on the machines, in shells in which the fixes were typed before. Ends when all or one has."""
@@ -118,16 +142,15 @@ class Clinic:
                 break
             time.sleep(0.02)
         worked = all(worker.returncode == 0 for worker in workers)
-        return Ended(worked=worked, output="\n".join(worker.output for worker in workers))
+        return Ended(worked=worked, output="\n".join(f"[{worker.returncode}] {worker.output}" for worker in workers))
 
     def diagnose(
         self, check: str, *, on: str, reach: Sequence[str] = (), variables: Mapping[str, str] | None = None
     ) -> list[dict[str, Any]]:
         """What one check of `potluck doctor` finds wrong; `reach` names machines or what a listener printed."""
         places = [one for name in reach for one in ("--reach", self._listeners.get(name, name))]
-        done = self.lab[on].run(
-            [POTLUCK, "doctor", "--json", "--check", check, *places], cwd=self.folder, env=variables, timeout_s=60
-        )
+        done = self.start(on, "doctor", "--json", "--check", check, *places, variables=variables)
+        done.wait(60)
         document = done.output[done.output.index("{") :]
         return [one for one in json.loads(document)["findings"] if one["status"] in ("warn", "fail")]
 
@@ -148,10 +171,14 @@ class Clinic:
             machine.set_firewall([])
             machine.limit_packets(1500)
             machine.limit_rate(10**9)
-            machine.run(["bash", "-c", f"hostname {name}; ip link set dev eth0 mtu 1500"])
+            restore = 'hostname "$1"; ip link set dev eth0 mtu 1500; printf "%s\\n" "$2" > /etc/hosts'
+            machine.run(["bash", "-c", restore, "shell", name, self._hosts[name]])
 
     def _start(self, name: str, *arguments: str) -> Process:
         return self.lab[name].start([PYTHON, str(HERE / "warm.py"), *arguments, str(self.folder / name)], cwd=ROOT)
+
+    def _warm_command(self, name: str, command: Sequence[str]) -> list[str]:
+        return [PYTHON, "-S", str(HERE / "warm.py"), "run", str(self.folder / name), *command]
 
     def _train_on(
         self,
@@ -162,7 +189,7 @@ class Clinic:
         command: Sequence[str],
     ) -> Process:
         typed = [line for fix in fixes if fix["machine"].startswith(name) for line in fix["commands"]]
-        start = [PYTHON, "-S", str(HERE / "warm.py"), "run", str(self.folder / name), *command]
+        start = self._warm_command(name, command)
         launch = {
             "RANK": str(rank),
             "WORLD_SIZE": "2",

@@ -1,5 +1,6 @@
 """Plain DistributedDataParallel as older guides have it: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, no Potluck."""
 
+import os
 import sys
 from datetime import timedelta
 
@@ -30,6 +31,7 @@ def main() -> None:
     assert both[0] == both[1], "the workers do not have the same model"
     print(f"trained {steps} steps", flush=True)
     dist.destroy_process_group()
+    os._exit(0)  # in a forked process, leaving main() with the model and its reducer was seen to hang
 
 
 if __name__ == "__main__":

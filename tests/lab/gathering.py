@@ -68,6 +68,13 @@ class Gathering:
             process.expect("waiting for work", 30)
         return process
 
+    def join_all(self, *machines):
+        """The agents of these machines, which join at the same time."""
+        agents = {machine: self.join(machine, wait=False) for machine in machines}
+        for agent in agents.values():
+            agent.expect("waiting for work", 30)
+        return agents
+
     def status(self, machine="rosa"):
         code, output = self.run(machine, "status", "--json")
         assert code == 0, output

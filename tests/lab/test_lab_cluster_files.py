@@ -31,7 +31,7 @@ machines:
 
 
 def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
-    assert shipped_clusters() == ["dsl", "laptops", "mixed", "pair", "wifi"]
+    assert shipped_clusters() == ["dsl", "laptops", "mixed", "pair", "twins", "wifi"]
     cores = {name: [machine.cores for machine in load_cluster(name).machines] for name in shipped_clusters()}
     assert cores["pair"] == [1.0, 0.3]
     assert cores["laptops"] == cores["wifi"] == cores["dsl"] == [0.8, 0.4, 0.2]
@@ -40,7 +40,14 @@ def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
         name: {link.rate_bits_per_s for machine in load_cluster(name).machines for link in machine.links}
         for name in shipped_clusters()
     }
-    assert rates == {"pair": {10**9}, "laptops": {10**9}, "mixed": {10**9}, "wifi": {10**8}, "dsl": {2 * 10**7}}
+    assert rates == {
+        "pair": {10**9},
+        "laptops": {10**9},
+        "mixed": {10**9},
+        "twins": {10**9},
+        "wifi": {10**8},
+        "dsl": {2 * 10**7},
+    }
 
 
 def test_mixed_has_the_proportions_of_the_four_machines_it_stands_for() -> None:
@@ -117,7 +124,7 @@ def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(tmp_path: Pa
         load_cluster("laptop")
     with pytest.raises(LabError, match="No such file") as caught:
         load_cluster(tmp_path / "none.yaml")
-    assert "dsl, laptops, mixed, pair, wifi" in caught.value.fix
+    assert "dsl, laptops, mixed, pair, twins, wifi" in caught.value.fix
 
 
 def test_a_lab_is_not_called_what_a_path_cannot_hold() -> None:

@@ -2,10 +2,12 @@
 
 import shutil
 import subprocess
+import time
 
 import pytest
 
 from lab.cluster import FirewallRule
+from potluck.meeting.roster import AWAY_AFTER_S
 from tests.lab.gathering import Gathering
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(120)]
@@ -25,6 +27,7 @@ LEFT_OVER = {"MASTER_ADDR": "192.0.2.9", "RANK": "0"}  # of a launch without Pot
 def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_path):
     with Gathering(tmp_path, PAIR) as gathering:
         host = gathering.host("--not-here", env=LEFT_OVER)
+        started_at = time.monotonic()
         assert "doctor: rosa is worker 0, but MASTER_ADDR=192.0.2.9 is no address of it" in host.output
         assert "172.17" not in host.output  # a bridge for containers leads nowhere
         status, output = gathering.run("lily", "join")
@@ -64,6 +67,10 @@ def test_each_direction_each_version_and_the_clock_are_checked_at_the_door(tmp_p
             assert code == 1
             assert "lily's clock is 60 s ahead of rosa's" in output
             assert "timedatectl" in output
+
+        # A host that does not train is here as long as it hosts.
+        time.sleep(max(0.0, started_at + AWAY_AFTER_S - time.monotonic()))
+        assert gathering.states()["rosa"] == "here"
 
         # What anybody on a machine can list shows no token and no secret.
         token = gathering.line.split("-", 3)[3]

@@ -19,6 +19,9 @@ from pathlib import Path
 
 def serve(path: str) -> None:
     """Import torch, then fork a process for each that asks."""
+    import torch._dynamo  # noqa: F401  an optimizer imports it when it is made
+
+    import potluck.cli.doctor
     import potluck.workloads.trainer  # noqa: F401
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
@@ -60,10 +63,12 @@ def _attend(connection: socket.socket) -> None:
     while True:
         # Who asked has gone: a test has given up, or its machine is being taken down.
         if select.select([connection], [], [], 0.02)[0]:
-            os.killpg(worker, signal.SIGKILL)  # data loaders of its own, too
+            os.killpg(worker, signal.SIGKILL)
         ended, status = os.waitpid(worker, os.WNOHANG)
         if ended:
             break
+    with suppress(OSError):  # data loaders of its own go with it
+        os.killpg(worker, signal.SIGKILL)
     with suppress(OSError):
         connection.sendall(os.waitstatus_to_exitcode(status).to_bytes(4, "big", signed=True))
     os._exit(0)

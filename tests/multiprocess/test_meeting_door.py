@@ -5,21 +5,23 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from potluck.core.errors import MeetingError
+from potluck.doctor.probing.ports import OpenedPorts
 from potluck.machine.snapshot import take_facts
 from potluck.meeting import client as clients
 from potluck.meeting.bundle import pack
 from potluck.meeting.client import HostClient, NotAdmittedError, knock, measure_clock
+from potluck.meeting.doorway import make_word
 from potluck.meeting.examining import examine_joined
 from potluck.meeting.facts import introduce
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation, read_invitation
 from potluck.meeting.joining import join
-from potluck.meeting.reach import listening
 from potluck.meeting.visited import Visited
 from potluck.meeting.wire import PROOF_HEADER, JoinRequest, Orders, PollRequest, Report
 from tests.multiprocess.command import Command
@@ -127,8 +129,9 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
 
     with HostClient(HERE, host.port, invitation.fingerprint) as client:
         # A request that somebody has recorded, sent once more.
-        with listening(HERE) as listener:
-            asked = request_for(client).model_copy(update={"listening_port": listener.port, "hello": listener.word})
+        word = make_word()
+        with closing(OpenedPorts(HERE, 1, word)) as opened:
+            asked = request_for(client).model_copy(update={"listening_port": opened.ports[0], "hello": word})
             body = asked.model_dump_json().encode()
             proof = clients.prove(invitation.token, asked.challenge, invitation.fingerprint, body)
             client.send("POST", "/join", body, {PROOF_HEADER: proof})

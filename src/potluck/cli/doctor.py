@@ -55,9 +55,13 @@ def doctor(
 ) -> None:
     """Say what is wrong on which machine, and what to type. Changes nothing; ends with 1 if training cannot work."""
     from potluck.core.environment import read_environment
-    from potluck.doctor.catalogue import check_known, examine_all, examine_machine, needs_torch
+    from potluck.doctor.catalogue import check_known, check_possible, examine_all, examine_machine, needs_torch
     from potluck.doctor.fix_script import parse_peer, write_fix_script
 
+    _check_options(
+        {"--list": list_checks, "--listen": listen, "--cluster": cluster, "--reach": reach, "--fix-script": fix_script},
+        {"--port": (port, "--listen"), "--undo": (undo, "--fix-script")},
+    )
     only = check or []
     for one in only:
         check_known(one)
@@ -81,11 +85,24 @@ def doctor(
         seen = reach_machines(reach, plan, with_torch=needs_torch(only))
         findings = examine_all(seen, only=only)
     else:
+        check_possible(only)
         names = [one.name for one in peers if one.name]
         seen = Examination(machines=(take_facts(names_wanted=names, with_torch=needs_torch(only)),), plan=plan)
         findings = examine_machine(seen.machines[0], plan, only=only)
     _show(seen, findings, as_json=as_json, with_ok=show_all or bool(only))
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
+
+
+def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, str]]) -> None:
+    """Refuse two orders at once, and an option without the order that it belongs to."""
+    from potluck.core.errors import SettingsError
+
+    given = [name for name, value in orders.items() if value]
+    if len(given) > 1:
+        raise SettingsError(f"{given[0]} and {given[1]} are two things", fix=f"type potluck doctor {given[0]} first")
+    for name, (value, order) in parts.items():
+        if value and order not in given:
+            raise SettingsError(f"{name} belongs to {order}", fix=f"add {order}, or leave {name} out")
 
 
 def _plan(peers: "tuple[Peer, ...]") -> "Plan":

@@ -26,6 +26,8 @@ def explain(
         if not (name and sign and address):
             raise SettingsError(f"{pair!r} is no machine", fix="write --machine lily=192.168.1.20")
         names[address] = name
+    if log is None and sys.stdin.isatty():
+        print("paste the error here, then press Ctrl-D", file=sys.stderr)
     try:
         text = sys.stdin.read() if log is None or str(log) == "-" else log.read_text(errors="replace")
     except OSError as error:

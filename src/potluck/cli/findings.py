@@ -33,7 +33,8 @@ def print_findings(findings: Sequence[Finding], *, console: Console | None = Non
     ids = {finding.id for finding in findings}
     well = len(ids - {finding.id for finding in findings if finding.status != OK})
     count = f"All {well} checks are" if well == len(ids) > 1 else f"{well} {'check is' if well == 1 else 'checks are'}"
-    console.print(Text(f"{count} fine.", style="green"))
+    if well:
+        console.print(Text(f"{count} fine.", style="green"))
 
 
 def matrix_tables(seen: Examination) -> list[Table]:
@@ -102,10 +103,11 @@ def _print_fix(console: Console, fix: Fix, *, word: str) -> None:
     if fix.shell == BY_HAND:
         console.print(Text(f"{word}: {fix.note}"), soft_wrap=True)
         return
-    where = "PowerShell on Windows" if fix.shell == POWERSHELL else "a shell"
+    where = "in PowerShell on Windows" if fix.shell == POWERSHELL else "in a shell"
     rights = " as administrator" if fix.needs_administrator and fix.shell == POWERSHELL else ""
     note = f", {fix.note}" if fix.note else ""
-    console.print(Text(f"{word}, in {where}{rights} on {fix.machine}{note}:"), soft_wrap=True)
+    place = f"on {fix.machine}" if fix.note.startswith("in ") else f"{where}{rights} on {fix.machine}"
+    console.print(Text(f"{word}, {place}{note}:"), soft_wrap=True)
     # Nothing is wrapped or marked up, so that a line can be copied as it is.
     for command in fix.commands:
         console.print(Text(f"    {command}"), soft_wrap=True)

@@ -7,7 +7,9 @@ import msgspec
 from potluck.machine.facts import LOOPBACK, WIRED, WIRELESS, Facts, Interface
 from potluck.machine.interfaces import interface_towards
 
+# What comes of a connection; a stranger is some other program that answers in the place of the machine.
 OPEN, REFUSED, SILENT, UNREACHABLE, STALLED = "open", "refused", "silent", "unreachable", "stalled"
+STRANGER = "stranger"
 GIB = 2**30
 
 
@@ -61,6 +63,13 @@ class Reduction(Part, frozen=True, kw_only=True):
     seconds: dict[int, float] = {}  # bytes to seconds
 
 
+class Absence(Part, frozen=True, kw_only=True):
+    """Why a machine gave no answer, and what to do about it where that is known."""
+
+    why: str
+    fix: str = ""
+
+
 class Examination(Part, frozen=True, kw_only=True):
     """Several machines and everything that was seen between them."""
 
@@ -68,7 +77,7 @@ class Examination(Part, frozen=True, kw_only=True):
     addresses: dict[str, str] = {}  # the one that each machine would train on
     links: tuple[Link, ...] = ()
     reductions: tuple[Reduction, ...] | None = None
-    absent: dict[str, str] = {}  # machines that gave no answer, and why
+    absent: dict[str, Absence] = {}  # machines that gave no answer
     plan: Plan = Plan()
 
     def facts(self, machine: str) -> Facts | None:

@@ -81,6 +81,10 @@ def by_hand(machine: str, note: str) -> Fix:
     return Fix(machine=machine, note=note)
 
 
+def _set_back(name: str, before: str | None) -> str:
+    return f"unset {name}" if before is None else f"export {name}={shlex.quote(before)}"
+
+
 def export(facts: Facts, **variables: str) -> Fix:
     """Variables for the shell that starts training."""
     return Fix(
@@ -88,5 +92,5 @@ def export(facts: Facts, **variables: str) -> Fix:
         note="in the shell that starts training",
         shell=BASH,
         commands=tuple(f"export {name}={shlex.quote(value)}" for name, value in variables.items()),
-        undo=tuple(f"unset {name}" for name in variables),
+        undo=tuple(_set_back(name, facts.variables.get(name)) for name in variables),
     )

@@ -13,15 +13,14 @@ from potluck.measuring.line_fit import Timed
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import Exchange, LinkProfile
 from potluck.planning.explain import explain_benched
+from potluck.planning.looks import FIRST_LOOK, Look, Votes, is_settled, is_urgent, look_after
 from potluck.planning.plan import Plan, describe, make_plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
 from potluck.planning.what_if import if_kept
 
-_SETTLING_STEPS = 12  # after a group forms, every step may bring a better plan
-_EVERY = 5  # later, so many steps pass before the next look
 _NUM_WAITS = 8
-_BENCH_VOTES = 4
+_BENCH_VOTES = 5  # looks in a row
 _BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
 
 
@@ -52,7 +51,7 @@ class Balance:
         self._samples = 0
         self._told = Told.of(None, 0, 0.0)
         self._num_commits = 0
-        self._num_bench_votes = 0
+        self._change_votes, self._bench_votes = Votes(), Votes()
         self._cluster: Cluster | None = None
         self._is_trusted = True
 
@@ -76,9 +75,9 @@ class Balance:
         """Keep what this run showed."""
         self._experience.keep(self._fit.profile(), self._num_timed)
 
-    def numbers(self, step: int) -> Told:
+    def numbers(self) -> Told:
         """What this worker tells the others about itself; fitted anew when they will look at it."""
-        if self._looks_at(step):
+        if look_after(self._num_commits):
             wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
             self._told = Told.of(self._fit.profile(), self._samples, wait_s)
         return self._told
@@ -88,7 +87,8 @@ class Balance:
         if samples:
             self._samples = samples
             self._num_timed += 1
-            self._fit.add(Timed(samples, timing.own_s, pieces))
+            if self._num_timed > 1:  # in its first step torch also sets itself up
+                self._fit.add(Timed(samples, timing.own_s, pieces))
             self._waits_s.append(timing.exchange_wait_s)
 
     def shares(self, roster: Roster) -> list[int]:
@@ -106,35 +106,23 @@ class Balance:
 
     def form(self, roster: Roster, step: int, batch: int, exchange: Exchange) -> None:
         """A group has formed: plan from what its members know of themselves; a newcomer counts as an average one."""
-        self.plan, self._num_commits, self._num_bench_votes = None, 0, 0
+        self.plan, self._num_commits = None, 0
+        self._change_votes.reset()
+        self._bench_votes.reset()
         self._waits_s.clear()
         told = [Told(*member.told) for member in roster.members]
-        self._conclude(roster, _with_guesses(told), step, batch, exchange)
+        self._conclude(roster, _with_guesses(told), step, _setting(roster, batch, exchange, FIRST_LOOK), FIRST_LOOK)
 
     def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         """A step is done, and with it came everybody's numbers."""
-        if self._looks_at(step):
-            self._conclude(roster, told, step, batch, exchange)
+        look = look_after(self._num_commits)
+        if look is not None:
+            self._conclude(roster, told, step, _setting(roster, batch, exchange, look), look)
         self._num_commits += 1
 
-    def _looks_at(self, step: int) -> bool:
-        """The same on every worker of a group: plans are compared at the same steps."""
-        return self._num_commits < _SETTLING_STEPS or step % _EVERY == 0
-
-    def _conclude(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
-        if roster.has_fixed_shares or not self._is_trusted or not 2 <= len(roster.members) <= batch:
+    def _conclude(self, roster: Roster, told: Sequence[Told], step: int, setting: Setting, look: Look) -> None:
+        if roster.has_fixed_shares or not self._is_trusted or not 2 <= len(roster.members) <= setting.batch:
             return
-        setting = Setting(
-            batch=batch,
-            policy=roster.policy,
-            exchange=exchange,
-            links={
-                member.machine: LinkProfile(latency_s=member.link[0], bandwidth_bytes_per_s=member.link[1])
-                for member in roster.members
-                if member.link
-            },
-            keep=[name for name in roster.keep if name in roster.machines],
-        )
         members = [(member.name, member.machine) for member in roster.members]
         decision = rebalance(setting, members, told, self.plan)
         if decision is None:
@@ -143,23 +131,29 @@ class Balance:
         if not self._may_bench(before, decision):
             decision = rebalance(replace(setting, keep=roster.machines), members, told, before)
             assert decision is not None
+        if not self._may_change(before, decision, look):
+            return
         self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
-            self._tell_plan(roster, told, decision, step, batch)
+            self._tell_plan(roster, told, decision, step, setting.batch)
             self._tell_benched(decision, step)
+
+    def _may_change(self, before: Plan | None, decision: Decision, look: Look) -> bool:
+        is_wanted = bool(decision.reason)
+        is_agreed = self._change_votes.count(look.votes, is_wanted=is_wanted)
+        return before is None or not is_wanted or is_agreed or is_urgent(decision.gain)
 
     def _may_bench(self, before: Plan | None, decision: Decision) -> bool:
         """Leaving the ring costs seconds: it must save much of a step, at several looks in a row."""
         plan = decision.plan
         if not plan.benched:
-            self._num_bench_votes = 0
+            self._bench_votes.reset()
             return True
-        if before is None or self._num_commits < _SETTLING_STEPS:
+        if before is None or not is_settled(self._num_commits):
             return False
         now_s = describe(decision.cluster, before.shares, before.policy).prediction.step_s
         saves = now_s - plan.prediction.step_s >= _BENCH_SAVES_S
-        self._num_bench_votes = self._num_bench_votes + 1 if saves else 0
-        return self._num_bench_votes >= _BENCH_VOTES
+        return self._bench_votes.count(_BENCH_VOTES, is_wanted=saves)
 
     @property
     def benched(self) -> tuple[str, ...]:
@@ -216,6 +210,22 @@ class Balance:
                 )
             )
             self._tell(Notice(text=reason))
+
+
+def _setting(roster: Roster, batch: int, exchange: Exchange, look: Look) -> Setting:
+    links = {
+        member.machine: LinkProfile(latency_s=member.link[0], bandwidth_bytes_per_s=member.link[1])
+        for member in roster.members
+        if member.link
+    }
+    return Setting(
+        batch=batch,
+        policy=roster.policy,
+        exchange=exchange,
+        links=links,
+        keep=[name for name in roster.keep if name in roster.machines],
+        least_gain=look.least_gain,
+    )
 
 
 def _with_guesses(told: Sequence[Told]) -> list[Told]:

@@ -151,7 +151,7 @@ class Together:
             self._timer.lap("exchange_wait_s")
         assert self._roster is not None
         contribution = Contribution(self._part, weight, loss_sum, scale, is_last)
-        self._get_exchange().begin(contribution, self._balance.numbers(self._part.step), self._roster)
+        self._get_exchange().begin(contribution, self._balance.numbers(), self._roster)
         return self._part
 
     def total(self) -> Total:
@@ -365,7 +365,7 @@ class Together:
             weights=self._weights() if self._settled is None else "",
             policy=self._balance.wishes.policy,
             keep=self._balance.wishes.keep,
-            told=self._balance.numbers(0),
+            told=self._balance.numbers(),
             link=() if (link := self._balance.link) is None else (link.latency_s, link.bandwidth_bytes_per_s),
         )
 

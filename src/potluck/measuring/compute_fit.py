@@ -9,10 +9,10 @@ from itertools import pairwise
 from potluck.measuring.line_fit import Line, Timed, fit_line
 from potluck.planning.costs import ComputeProfile
 
-_WINDOW = 48
-_HALF_LIFE = 16  # timings after which one counts half
-_NUM_RECENT = 4
-_OTHER_PACE = 1.15  # all recent timings beyond this factor: the machine itself has changed
+_WINDOW = 96
+_HALF_LIFE = 32  # timings after which one counts half
+_OTHER_PACES = ((4, 1.3), (16, 1.15))  # so many timings in a row beyond this factor: the machine itself has changed
+_NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings of sizes further away than this count less
 _BAD_FIT = 0.1
 _SMALLEST_PART = 16
 
@@ -57,11 +57,13 @@ class ComputeFit:
             return self._prior_at_this_pace(self._prior)
         known = None if self._prior is None else self._prior.fixed_s / self._prior.per_sample_s
         timings = list(self._timings)
-        line = fit_line(timings, _weights(len(timings)), known)
-        recent = timings[-_NUM_RECENT:]
-        if _are_of_another_pace([timed.seconds / line.seconds(timed) for timed in recent]):
-            # Old timings of other sizes contradict the new ones: believe the new.
-            line = fit_line(recent, _weights(len(recent)), known)
+        line = fit_line(timings, _weights(timings), known)
+        ratios = [timed.seconds / line.seconds(timed) for timed in timings]
+        for count, factor in _OTHER_PACES:
+            if len(timings) > count and _are_beyond(factor, ratios[-count:]):
+                # Old timings of other sizes contradict the new ones: believe the new.
+                line = fit_line(timings[-count:], _weights(timings[-count:]), known)
+                break
         return _as_profile(line, self.memory_cap, line.error)
 
     def _prior_at_this_pace(self, prior: ComputeProfile) -> ComputeProfile:
@@ -78,27 +80,35 @@ class ComputeFit:
         Only timings of about the same size are compared: another size may cost more for other reasons.
         """
         timings = list(self._timings)
-        recent, older = timings[-_NUM_RECENT:], timings[:-_NUM_RECENT]
-        size = statistics.median(timed.samples for timed in recent)
-        alike = [timed for timed in older if 0.8 <= timed.samples / size <= 1.25]
-        if len(recent) < _NUM_RECENT or len(alike) < _NUM_RECENT:
-            return
-        usual_s = statistics.median(timed.seconds / timed.samples for timed in alike)
-        ratios = [timed.seconds / timed.samples / usual_s for timed in recent]
-        if _are_of_another_pace(ratios):
-            pace = statistics.median(ratios)
-            self._timings.clear()
-            self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
-            self._timings.extend(recent)
+        for count, factor in _OTHER_PACES:
+            recent, older = timings[-count:], timings[:-count]
+            size = statistics.median(timed.samples for timed in recent)
+            alike = [timed for timed in older if 0.8 <= timed.samples / size <= 1.25]
+            if len(alike) < _OTHER_PACES[0][0]:
+                continue
+            usual_s = statistics.median(timed.seconds / timed.samples for timed in alike)
+            ratios = [timed.seconds / timed.samples / usual_s for timed in recent]
+            if _are_beyond(factor, ratios):
+                pace = statistics.median(ratios)
+                self._timings.clear()
+                self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
+                self._timings.extend(recent)
+                return
 
 
-def _are_of_another_pace(ratios: Sequence[float]) -> bool:
-    """All on one side, and far: noise seldom does that four times in a row."""
-    return min(ratios) > _OTHER_PACE or max(ratios) < 1 / _OTHER_PACE
+def _are_beyond(factor: float, ratios: Sequence[float]) -> bool:
+    """All on one side, and far: noise seldom does that several times in a row."""
+    return min(ratios) > factor or max(ratios) < 1 / factor
 
 
-def _weights(count: int) -> list[float]:
-    return [0.5 ** ((count - 1 - index) / _HALF_LIFE) for index in range(count)]
+def _weights(timings: Sequence[Timed]) -> list[float]:
+    """New timings count more than old ones, and those of about the newest size more than others: there it must fit."""
+    newest = timings[-1].samples
+    return [
+        0.5 ** ((len(timings) - 1 - index) / _HALF_LIFE)
+        * (1.0 if abs(timed.samples / newest - 1) < _NEAR else _FAR_WEIGHT)
+        for index, timed in enumerate(timings)
+    ]
 
 
 def _as_profile(line: Line, memory_cap: int | None, error: float) -> ComputeProfile:

@@ -19,7 +19,7 @@ _SMALLEST, _LARGEST = 1e-3, 1e5  # of fixed, in samples
 _NUM_TRIED = 32
 _NUM_ZOOMS = 3
 _UNKNOWN = 1.0
-_PRIOR_WEIGHT = 0.01  # of a factor e in fixed, against a relative deviation of the timings
+_PRIOR_WEIGHT = 0.003  # of a factor e in fixed, against a relative deviation of the timings
 
 
 class Timed(NamedTuple):

@@ -5,16 +5,17 @@ import hmac
 import ipaddress
 import time
 from collections.abc import Callable
-from contextlib import ExitStack
 
 from pydantic import ValidationError
 
 from potluck.core.errors import MeetingError
 from potluck.core.version import __version__
+from potluck.doctor.case import OPEN
+from potluck.doctor.probing.dialling import try_port
+from potluck.doctor.probing.ports import OpenedPorts
 from potluck.meeting import doorway
 from potluck.meeting.networks import Interface
 from potluck.meeting.proof import Challenges, FailureLimit, prove, prove_back
-from potluck.meeting.reach import dial, listening
 from potluck.meeting.roster import Roster
 from potluck.meeting.token import metrics_key
 from potluck.meeting.wire import Facts, JoinAnswer, JoinRequest, VersionAnswer
@@ -80,13 +81,15 @@ class Door:
         holder = self._roster.machines.get(theirs.machine)
         doorway.check_name(theirs, holder.facts if holder else None)
         doorway.check_address(theirs, self._facts, peer=peer)
-        reason = await asyncio.to_thread(dial, theirs.address, request.listening_port, request.hello)
-        if reason:
+        met = await asyncio.to_thread(
+            try_port, theirs.address, request.listening_port, request.hello, timeout_s=doorway.DIAL_S
+        )
+        if met != OPEN:
             raise doorway.unreachable(
                 dialler=self._facts.machine,
                 listener=theirs.machine,
                 at=f"{theirs.address}:{request.listening_port}",
-                reason=reason,
+                met=met,
                 let_in=theirs.let_in,
             )
         return self._welcome(theirs, prove_back(self._token, request.challenge, self._fingerprint))
@@ -117,16 +120,15 @@ class Door:
 
     def _welcome(self, facts: Facts, proof: str) -> JoinAnswer:
         """Enrol the machine, and listen for a moment so that it can try the other direction."""
-        stack = ExitStack()
-        interface = self._interface_towards(facts.address)
-        listener = stack.enter_context(listening(interface.address))
-        asyncio.get_running_loop().call_later(_DIAL_BACK_S, stack.close)
+        interface, word = self._interface_towards(facts.address), doorway.make_word()
+        opened = OpenedPorts(interface.address, 1, word)
+        asyncio.get_running_loop().call_later(_DIAL_BACK_S, opened.close)
         return JoinAnswer(
             host=self._facts.machine,
             credential=self._roster.enrol(facts),
             proof=proof,
-            dial_port=listener.port,
-            hello=listener.word,
+            dial_port=opened.ports[0],
+            hello=word,
             let_in=self._let_in(interface.network),
         )
 

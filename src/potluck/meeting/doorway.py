@@ -1,9 +1,21 @@
 """Whether a machine that knocks fits in: versions, clock, name. Each refusal says what to type, and where."""
 
+import secrets
+
 from potluck.core.errors import MeetingError
+from potluck.doctor.case import REFUSED, SILENT, STALLED, STRANGER, UNREACHABLE
 from potluck.meeting.wire import Facts
 
+DIAL_S = 3.0
 MOST_CLOCK_S = 5.0
+_WORD_BYTES = 32
+_MET = {
+    SILENT: f"no answer in {DIAL_S:.0f} s, as when a firewall drops it",
+    REFUSED: "connection refused",
+    UNREACHABLE: "no route to host",
+    STALLED: "it connects, and then nothing moves",
+    STRANGER: "something else answers there",
+}
 _COMPARED_PARTS = {"potluck": 3, "torch": 2, "torchft": 2, "python": 2}
 
 
@@ -60,10 +72,15 @@ def check_address(theirs: Facts, host: Facts, *, peer: str) -> None:
     )
 
 
-def unreachable(*, dialler: str, listener: str, at: str, reason: str, let_in: str) -> MeetingError:
+def make_word() -> str:
+    """What a port of this machine is opened for: only whoever is told the word finds this machine behind it."""
+    return secrets.token_hex(_WORD_BYTES)
+
+
+def unreachable(*, dialler: str, listener: str, at: str, met: str, let_in: str) -> MeetingError:
     """One direction does not work: who cannot dial whom, and the rule that mends it on the side that refuses."""
     return MeetingError(
-        f"{dialler} cannot dial {listener} at {at}: {reason}. Training needs both directions on high ports",
+        f"{dialler} cannot dial {listener} at {at}: {_MET[met]}. Training needs both directions on high ports",
         fix=f"on {listener}: {let_in}",
     )
 

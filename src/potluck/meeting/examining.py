@@ -6,7 +6,7 @@ from contextlib import ExitStack, suppress
 import msgspec
 
 from potluck.core.errors import MeetingError
-from potluck.doctor.case import Examination, Plan
+from potluck.doctor.case import Absence, Examination, Plan
 from potluck.doctor.probing.asks import Answer, Ask, StationLostError
 from potluck.doctor.probing.conducting import Seat, examine_stations
 from potluck.meeting.client import HostClient
@@ -52,7 +52,8 @@ def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[
             Seat(JoinedStation(stack.enter_context(_patient(membership)), begun.visit, machine), address, name=machine)
             for machine, address in begun.machines.items()
         ]
-        absent = dict.fromkeys(begun.absent, f"{membership.host} does not hear it any more")
+        silence = Absence(why=f"{membership.host} does not hear it any more")
+        absent = dict.fromkeys(begun.absent, silence)
         return examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
 
 

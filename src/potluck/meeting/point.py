@@ -248,6 +248,9 @@ class MeetingPoint:
 
     def tick(self) -> None:
         """Once a second: who is away by now, and what that means for the runs."""
+        if not self.facts.can_train:
+            # A machine that only hosts has no agent that reports: that time passes here is its sign of life.
+            self.roster.heard(self.facts.machine)
         self._judge()
         self.visits.tick()
         for name, ended_at in list(self._ended_at.items()):

@@ -8,7 +8,7 @@ import numpy as np
 
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile, calibrate
-from potluck.planning.plan import Plan, describe, make_plan, should_change
+from potluck.planning.plan import LEAST_GAIN, Plan, describe, make_plan, should_change
 from potluck.planning.water_filling import Numbers
 
 
@@ -48,6 +48,7 @@ class Setting:
     exchange: Exchange
     links: Mapping[str, LinkProfile]
     keep: Collection[str] = ()
+    least_gain: float = LEAST_GAIN
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,8 @@ class Decision:
     cluster: Cluster
     """What it was made from: costs, and the exchange as it was seen."""
     reason: str = ""
+    gain: float = 0.0
+    """The part of a step that it should save."""
 
 
 def rebalance(
@@ -85,10 +88,10 @@ def rebalance(
     if setting.policy != "dynamic":
         return Decision(now, cluster)
     proposed = make_plan(cluster, setting.batch, setting.policy, setting.keep)
-    if not should_change(now, proposed):
+    if not should_change(now, proposed, setting.least_gain):
         return Decision(now, cluster)
     gain = 1 - proposed.prediction.step_s / now.prediction.step_s
-    return Decision(proposed, cluster, f"a step should be {100 * gain:.0f} % shorter")
+    return Decision(proposed, cluster, f"a step should be {100 * gain:.0f} % shorter", gain)
 
 
 def _as_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> Cluster:

@@ -3,9 +3,21 @@
 import pytest
 from msgspec.structs import replace
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Examination, Link, Plan, Reduction
+from potluck.doctor.case import (
+    OPEN,
+    REFUSED,
+    SILENT,
+    STALLED,
+    STRANGER,
+    UNREACHABLE,
+    Absence,
+    Examination,
+    Link,
+    Plan,
+    Reduction,
+)
 from potluck.doctor.catalogue import CLUSTER_CHECKS, examine_all, troubles
-from potluck.doctor.finding import FAIL, WARN
+from potluck.doctor.finding import FAIL, UNKNOWN, WARN
 from potluck.machine.facts import Chain, Firewall, Route
 from tests.unit.doctor.snapshots import snapshot
 
@@ -119,7 +131,7 @@ CASES = {
         "40 s ahead",
         cluster(link("oak", "ash", clock_offset_s=2.0)),
     ),
-    "peer-silent": (cluster(absent={"ivy": "no answer"}), "ivy", FAIL, "switched on", cluster()),
+    "peer-silent": (cluster(absent={"ivy": Absence(why="no answer")}), "ivy", FAIL, "switched on", cluster()),
     "all-reduce": (
         cluster(reductions=(Reduction(machine="elm", error="a wrong thing"),)),
         "elm",
@@ -177,6 +189,14 @@ def test_a_healthy_cluster_has_no_trouble():
     assert not troubles(examine_all(cluster()))
 
 
+def test_what_nobody_looked_at_is_not_called_fine():
+    alone = Examination(machines=(machine("oak"),), absent={"ash": Absence(why="no answer")})
+    assert [one.id for one in examine_all(alone) if one.id in CLUSTER_CHECKS] == ["peer-silent", "missing-machines"]
+    silent, mtu = examine_all(alone, only=["mtu"])  # why it was not is said unasked
+    assert (silent.id, silent.machine) == ("peer-silent", "ash")
+    assert (mtu.status, mtu.what) == (UNKNOWN, "not looked at, since ash gives no answer")
+
+
 def test_reject_and_drop_are_told_apart():
     (dropped,) = troubles(examine_all(cluster(link("oak", "ash", SILENT), machines=GUARDED)))
     (rejected,) = troubles(examine_all(cluster(link("oak", "ash", REFUSED), machines=GUARDED)))
@@ -192,9 +212,28 @@ def test_a_wall_on_the_way_out_is_the_sources():
     assert "ip daddr '{ 192.168.1.11 }'" in found.fixes[0].commands[0]
 
 
+def test_another_program_in_the_place_of_a_machine_is_named():
+    (found,) = troubles(examine_all(cluster(link("oak", "ash", STRANGER))))
+    assert (found.machine, found.what) == ("ash", "something else than ash answers oak at 192.168.1.11")
+
+
 def test_a_connection_that_stalls_is_not_a_blocked_port():
     seen = cluster(link("oak", "ash", STALLED, mtu_wanted=1500, mtu_passed=1280))
     assert [one.id for one in troubles(examine_all(seen))] == ["mtu"]
+
+
+def test_one_machine_behind_a_narrow_way_gets_one_fix():
+    narrow = [link(a, b, mtu_passed=1280) for a, b in [("oak", "elm"), ("elm", "oak"), ("ash", "elm"), ("elm", "ash")]]
+    (found,) = troubles(examine_all(cluster(*narrow)))
+    assert found.machine == "elm"
+    assert "between elm and ash and oak" in found.what
+    assert [fix.commands for fix in found.fixes] == [("sudo ip link set dev enp4s0 mtu 1280",)]
+
+
+def test_no_fix_is_told_twice_whatever_loses_packets():
+    everywhere = [link(a, b, mtu_passed=1400) for a in ADDRESSES for b in ADDRESSES if a != b]
+    fixes = [(fix.machine, fix.commands) for one in troubles(examine_all(cluster(*everywhere))) for fix in one.fixes]
+    assert len(fixes) == len(set(fixes)) == len(ADDRESSES)
 
 
 @pytest.mark.parametrize(

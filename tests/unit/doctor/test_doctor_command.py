@@ -128,6 +128,22 @@ def test_one_check_alone(run):
     assert "did you mean 'ifname-invalid'" in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--check", "mtu"], ["mtu is about several machines", "--cluster --check mtu"]),
+        (["--undo"], ["--undo belongs to --fix-script"]),
+        (["--port", "1234"], ["--port belongs to --listen"]),
+        (["--listen", "--reach", "10.0.0.1"], ["--listen and --reach are two things"]),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused_with_a_way_out(run, arguments, words):
+    done = run("doctor", *arguments)
+    assert done.returncode == 1
+    assert all(word in done.stderr for word in words), done.stderr
+    assert "fix: " in done.stderr
+
+
 def test_commands_are_never_wrapped(run):
     done = run("doctor", "--check", "torchft-missing", COLUMNS="40")
     assert "    python -m pip install 'torchft>=0.2,<0.3'\n" in done.stdout

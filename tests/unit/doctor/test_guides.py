@@ -21,6 +21,17 @@ def test_every_check_that_is_named_exists(name):
         assert one in {*MACHINE_CHECKS, *CLUSTER_CHECKS} or one in ("never-default",), one
 
 
+def test_every_check_named_anywhere_exists():
+    pages = [*DOCS.parent.glob("*.md"), *DOCS.glob("*.md"), *(DOCS.parent / "src").rglob("*.py")]
+    named = {
+        one
+        for page in pages
+        for one in re.findall(r"doctor(?: --check [a-z0-9-]+)* --check ([a-z0-9-]+)", page.read_text())
+    }
+    assert len(named) > 20
+    assert named <= set(MACHINE_CHECKS)  # they are typed on one machine
+
+
 @pytest.mark.parametrize("name", GUIDES)
 def test_no_firewall_is_switched_off(name):
     text = (DOCS / f"{name}.md").read_text()

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
-from potluck.doctor.case import OPEN, REFUSED, Plan
+from potluck.doctor.case import OPEN, REFUSED, STRANGER, Absence, Plan
 from potluck.doctor.probing.asks import ClosePorts, Dial, Done, Introduce, OpenPorts, StationLostError
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
 from potluck.doctor.probing.conducting import Seat, examine_stations, rounds
@@ -61,11 +62,34 @@ def test_open_ports_are_measured():
 def test_who_does_not_know_the_word_gets_nothing():
     with opened() as ports:
         link = dial(dialling(ports, word="another word"))
+        assert set(link.ports.values()) == {STRANGER}
         assert link.bytes_per_s is None
         assert link.mtu_passed is None
         with socket.create_connection((HERE, ports.ports[0]), timeout=2) as stranger:
             stranger.sendall(digest("another word", b"stream"))
             assert stranger.recv(1) == b""
+
+
+def test_whoever_keeps_the_line_busy_does_not_keep_the_ports_open():
+    with opened() as ports:
+        strangers = [socket.create_connection((HERE, ports.ports[0]), timeout=2) for _ in range(40)]
+        assert try_port(HERE, ports.ports[1], "a word") in (OPEN, STRANGER)  # it may have no ear left
+        start = time.monotonic()
+    assert time.monotonic() - start < 2
+    for one in strangers:
+        one.close()
+
+
+def test_another_server_is_a_stranger():
+    with socket.create_server((HERE, 0)) as server:
+
+        def hang_up():
+            server.accept()[0].close()
+
+        answering = threading.Thread(target=hang_up)
+        answering.start()
+        assert try_port(HERE, server.getsockname()[1], "a word") == STRANGER
+        answering.join()
 
 
 def test_closed_ports_are_refused():
@@ -178,8 +202,8 @@ def test_a_machine_where_nobody_listens_is_told_apart_from_a_name_nobody_knows()
     with socket.create_server((HERE, 0)) as server:
         port = server.getsockname()[1]
     seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], Plan(), with_torch=False)
-    assert "potluck doctor --listen" in seen.absent[HERE]
-    assert "name is not known" in seen.absent["nobody.invalid"]
+    assert "potluck doctor --listen" in seen.absent[HERE].fix
+    assert "name is not known" in seen.absent["nobody.invalid"].why
 
 
 @given(st.integers(min_value=0, max_value=25))
@@ -206,7 +230,7 @@ def test_a_machine_that_vanishes_is_absent_and_the_others_are_examined():
         seen = examine_stations([Seat(station, HERE), Seat(Gone(), "10.9.9.9")], with_torch=False)
     finally:
         station.close()
-    assert seen.absent == {"10.9.9.9": "it has gone"}
+    assert seen.absent == {"10.9.9.9": Absence(why="it has gone")}
     assert len(seen.machines) == 1
 
 

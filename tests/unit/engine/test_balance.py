@@ -122,10 +122,10 @@ def test_what_a_run_showed_is_there_for_the_next(make, tmp_path):
     assert stored.compute.seconds(20) == pytest.approx(0.05, rel=0.05)
     again = make([])
     again.recall("digest", 4000)
-    assert again.numbers(0).profile is not None
+    assert again.numbers().profile is not None
     other_model = make([])
     other_model.recall("digest", 5000)
-    assert other_model.numbers(0).profile is None
+    assert other_model.numbers().profile is None
 
 
 def test_what_did_not_fit_is_halved_and_remembered(make):

@@ -1,6 +1,7 @@
 import pytest
 
 from potluck.core.errors import MeetingError
+from potluck.doctor.case import SILENT
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS, Firewall, System, Wsl
 from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting import doorway
@@ -88,7 +89,7 @@ def test_a_firewall_is_opened_to_the_network_and_no_further(firewall, wsl):
     seen = Snapshot(machine="lily", system=System(family="linux"), firewall=Firewall(tools=tools), wsl=wsl)
     listener = introduce(seen, machine="lily", machine_id="1", address="10.0.0.2", network="10.0.0.0/24")
     error = doorway.unreachable(
-        dialler="rosa", listener="lily", at="10.0.0.2:40000", reason="no answer", let_in=listener.let_in
+        dialler="rosa", listener="lily", at="10.0.0.2:40000", met=SILENT, let_in=listener.let_in
     )
     assert "rosa cannot dial lily at 10.0.0.2:40000" in str(error)
     assert error.fix.startswith("on lily: in PowerShell as administrator: " if wsl else "on lily: sudo ")

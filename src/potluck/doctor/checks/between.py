@@ -2,7 +2,17 @@
 
 from collections.abc import Iterable, Iterator
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Examination, Link, training_interface
+from potluck.doctor.case import (
+    OPEN,
+    REFUSED,
+    SILENT,
+    STALLED,
+    STRANGER,
+    UNREACHABLE,
+    Examination,
+    Link,
+    training_interface,
+)
 from potluck.doctor.check import ClusterCheck, Verdict, fail, unknown, warn
 from potluck.doctor.finding import Fix, bash, by_hand
 from potluck.doctor.opening import insert_nft_rules, open_for, open_windows
@@ -20,6 +30,14 @@ def high_ports(seen: Examination) -> Iterator[tuple[str, Verdict]]:
         if facts is None or _is_mirrored(facts) or all(_one_port_only(link) for link in links):
             continue
         yield from _name_the_wall(seen, facts, links)
+    for target, links in _blocked(seen, (STRANGER,)).items():
+        yield (
+            target,
+            fail(
+                f"something else than {target} answers {_sources(links)} at {links[0].address}",
+                by_hand(target, "give every machine an address of its own, with no proxy or forwarded port in between"),
+            ),
+        )
 
 
 def no_route(seen: Examination) -> Iterator[tuple[str, Verdict]]:
@@ -75,24 +93,30 @@ def mirrored_port(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 def lost_packets(seen: Examination) -> Iterator[tuple[str, Verdict]]:
     """Small packets pass and large ones vanish: connections work, collectives hang."""
-    for link in seen.links:
-        if link.mtu_wanted is None or link.mtu_passed is None or link.mtu_passed >= link.mtu_wanted:
-            continue
-        facts = seen.facts(link.source)
+    lossy = [
+        link
+        for link in seen.links
+        if link.mtu_wanted is not None and link.mtu_passed is not None and link.mtu_passed < link.mtu_wanted
+    ]
+    for machine in _ends_of(seen, lossy):
+        facts = seen.facts(machine)
         interface = None if facts is None else training_interface(facts, seen.plan)
         if facts is None or interface is None:
             continue
-        passed = f"packets of {link.mtu_wanted} bytes from {link.source} to {link.target} are lost"
+        links = [link for link in lossy if machine in (link.source, link.target)]
+        others = sorted({link.target if link.source == machine else link.source for link in links})
+        wanted = max(link.mtu_wanted or 0 for link in links)
+        passed = min(link.mtu_passed or 0 for link in links)
         yield (
-            link.source,
+            machine,
             fail(
-                f"{passed}; {link.mtu_passed} bytes pass",
+                f"packets of {wanted} bytes between {machine} and {' and '.join(others)} are lost; {passed} bytes pass",
                 bash(
                     facts,
-                    f"ip link set dev {interface.name} mtu {link.mtu_passed}",
+                    f"ip link set dev {interface.name} mtu {passed}",
                     note="until the next start",
                     root=True,
-                    undo=[f"ip link set dev {interface.name} mtu {link.mtu_wanted}"],
+                    undo=[f"ip link set dev {interface.name} mtu {interface.mtu or wanted}"],
                 ),
                 why="ping and ssh work with small packets, collectives hang with large ones",
             ),
@@ -146,12 +170,13 @@ def clocks(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 def silent_peer(seen: Examination) -> Iterator[tuple[str, Verdict]]:
     """Machines that gave no answer at all."""
-    for machine, why in seen.absent.items():
+    for machine, absence in seen.absent.items():
+        usual = "see that it is switched on, awake and plugged in, and start potluck there again"
         yield (
             machine,
             fail(
-                f"{machine} gives no answer: {why}",
-                by_hand(machine, "see that it is switched on, awake and plugged in, and start potluck there again"),
+                f"{machine} gives no answer: {absence.why}",
+                by_hand(machine, absence.fix or usual),
             ),
         )
 
@@ -180,6 +205,14 @@ def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
                     by_hand(one.machine, "reboot it and test its memory; a sum of small integers has one answer"),
                 ),
             )
+
+
+def _ends_of(seen: Examination, links: list[Link]) -> list[str]:
+    """Where to mend bad links: at the one machine that all have in common while others are well, else at each start."""
+    common = set.intersection(*({link.source, link.target} for link in links)) if links else set()
+    if len(common) == 1 and len(seen.machines) > 2:
+        return sorted(common)
+    return list(dict.fromkeys(link.source for link in links))
 
 
 def _blocked(seen: Examination, outcomes: Iterable[str]) -> dict[str, list[Link]]:

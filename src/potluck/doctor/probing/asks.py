@@ -4,7 +4,7 @@ from typing import Protocol
 
 import msgspec
 
-from potluck.doctor.case import Link, Reduction
+from potluck.doctor.case import Absence, Link, Reduction
 from potluck.machine.facts import Facts
 
 
@@ -103,7 +103,11 @@ Answer = Introduction | FactsTaken | PortsOpen | Dialled | Reduced | Done
 
 
 class StationLostError(Exception):
-    """The machine does not answer any more, in one sentence."""
+    """The machine does not answer, in one sentence, and what to do about it where that is known."""
+
+    def __init__(self, why: str, *, fix: str = "") -> None:
+        super().__init__(why)
+        self.absence = Absence(why=why, fix=fix)
 
 
 class Station(Protocol):

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potluck.doctor.case import Examination, Link, Peer, Plan, Reduction, training_interface
+from potluck.doctor.case import Absence, Examination, Link, Peer, Plan, Reduction, training_interface
 from potluck.doctor.probing.asks import (
     Ask,
     ClosePorts,
@@ -50,7 +50,7 @@ def examine_stations(
     seats: Sequence[Seat],
     *,
     plan: Plan | None = None,
-    absent: Mapping[str, str] | None = None,
+    absent: Mapping[str, Absence] | None = None,
     with_torch: bool = True,
     with_names: bool = True,
 ) -> Examination:
@@ -108,7 +108,7 @@ def rounds(indices: Sequence[int]) -> list[list[tuple[int, int]]]:
 class _Crowd:
     """Asks several machines at the same time; who does not answer is lost."""
 
-    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, str]) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, Absence]) -> None:
         self._pool = pool
         self._lost = lost
 
@@ -120,7 +120,7 @@ class _Crowd:
             try:
                 answer: Any = future.result()
             except StationLostError as error:
-                self._lost[name] = str(error)
+                self._lost[name] = error.absence
                 continue
             if isinstance(answer, kind):
                 answers[name] = answer
@@ -157,8 +157,9 @@ def _peers(seats: Sequence[Seat]) -> tuple[Peer, ...]:
 
 
 def _dial(source: Seat, target: Seat, facts: Mapping[str, Facts], opened: Mapping[str, PortsOpen], word: str) -> Dial:
-    mine, theirs = facts[source.name], opened[target.name]
-    interface = interface_towards(target.address, mine.interfaces, mine.routes)
+    theirs = opened[target.name]
+    # Both ends agree on packets that fit both of their interfaces; what is lost on the way neither of them sees.
+    ends = [_mtu_towards(target.address, facts[source.name]), _mtu_towards(source.address, facts[target.name])]
     return Dial(
         source=source.name,
         target=target.name,
@@ -167,8 +168,13 @@ def _dial(source: Seat, target: Seat, facts: Mapping[str, Facts], opened: Mappin
         ports=theirs.ports,
         datagram_port=theirs.datagram_port,
         word=word,
-        mtu=interface.mtu if interface is not None and interface.kind != LOOPBACK else None,
+        mtu=min((mtu for mtu in ends if mtu is not None), default=None),
     )
+
+
+def _mtu_towards(address: str, facts: Facts) -> int | None:
+    interface = interface_towards(address, facts.interfaces, facts.routes)
+    return interface.mtu if interface is not None and interface.kind != LOOPBACK else None
 
 
 def _reduce(

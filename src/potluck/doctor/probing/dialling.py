@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import msgspec
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, UNREACHABLE, Link
+from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, STRANGER, UNREACHABLE, Link
 from potluck.doctor.probing.asks import Dial
-from potluck.doctor.probing.ports import CHUNK_BYTES, COUNT, PING, SINK, STAMP, digest, receive
+from potluck.doctor.probing.ports import CHUNK_BYTES, COUNT, PING, SINK, STAMP, digest, greet, receive
 
 DIAL_S = 1.5
 _NUM_PINGS = 7
@@ -28,7 +28,8 @@ _DATAGRAM_S = 0.1
 def dial(ask: Dial) -> Link:
     """Everything that this machine can see of the way to the target."""
     with ThreadPoolExecutor(max_workers=max(1, len(ask.ports))) as pool:
-        outcomes = dict(zip(ask.ports, pool.map(lambda port: try_port(ask.address, port), ask.ports), strict=True))
+        met = pool.map(lambda port: try_port(ask.address, port, ask.word), ask.ports)
+        outcomes = dict(zip(ask.ports, met, strict=True))
     link = Link(source=ask.source, target=ask.target, address=ask.address, ports=outcomes)
     passed = _largest_passing(ask) if ask.mtu is not None else None
     if passed is not None:
@@ -44,13 +45,17 @@ def dial(ask: Dial) -> Link:
         return msgspec.structs.replace(link, ports={**outcomes, open_port: STALLED})
 
 
-def try_port(address: str, port: int, *, timeout_s: float = DIAL_S) -> str:
-    """What comes of one connection."""
+def try_port(address: str, port: int, word: str | None = None, *, timeout_s: float = DIAL_S) -> str:
+    """What comes of one connection; with a word, whether it is the machine that opened the port for it."""
     try:
-        socket.create_connection((address, port), timeout=timeout_s).close()
+        connection = socket.create_connection((address, port), timeout=timeout_s)
     except OSError as error:
         return outcome_of(error)
-    return OPEN
+    with connection:
+        try:
+            return OPEN if word is None or greet(connection, word) else STRANGER
+        except OSError:  # it connected, and then nothing moved
+            return STALLED
 
 
 def outcome_of(error: OSError) -> str:
@@ -65,8 +70,7 @@ def _measured(link: Link, ask: Dial, port: int, *, measures_rate: bool) -> Link:
         connection.settimeout(_STALL_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _SEND_BUFFER_BYTES)
-        connection.sendall(digest(ask.word, b"stream"))
-        receive(connection, 1)
+        greet(connection, ask.word)
         trips, offsets = [], []
         for _ in range(_NUM_PINGS):
             sent_at, start = time.time(), time.perf_counter()

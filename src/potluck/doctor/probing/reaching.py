@@ -3,7 +3,7 @@
 import socket
 from collections.abc import Sequence
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, Examination, Plan
+from potluck.doctor.case import OPEN, REFUSED, SILENT, UNREACHABLE, Absence, Examination, Plan
 from potluck.doctor.probing.asks import StationLostError
 from potluck.doctor.probing.channel import RemoteStation
 from potluck.doctor.probing.conducting import Seat, examine_stations
@@ -12,17 +12,25 @@ from potluck.doctor.probing.listening import Target, connect, parse_target
 from potluck.doctor.probing.station import LocalStation
 
 _OUTCOMES = {
-    OPEN: "it listens there, but its token is missing: copy the line that potluck doctor --listen printed",
-    REFUSED: "it is there, but nobody listens on port {port}: type potluck doctor --listen on it",
-    SILENT: "no answer on port {port}: it is off, or its firewall drops what comes from here",
+    OPEN: ("it listens, but its token is missing", "copy the whole line that potluck doctor --listen printed there"),
+    REFUSED: ("it is there, but nobody listens on port {port}", "on it type: potluck doctor --listen"),
+    SILENT: (
+        "nothing comes back from port {port}",
+        "see that it is switched on, awake and plugged in, and type on it: potluck doctor --listen; if it does listen, "
+        "its firewall drops what comes from here: potluck doctor --fix-script linux on it prints the rules",
+    ),
+    UNREACHABLE: (
+        "there is no route to it",
+        "see that it is switched on, awake and plugged in, that the router does not keep Wi-Fi clients apart, and that "
+        "no firewall on it rejects",
+    ),
 }
-_NO_ROUTE = "no route to it: the cable, the Wi-Fi's client isolation, or a firewall that rejects"
 
 
 def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True) -> Examination:
     """Everything between this machine and the listening ones."""
     targets = [parse_target(text) for text in texts]
-    absent: dict[str, str] = {}
+    absent: dict[str, Absence] = {}
     remote: list[RemoteStation] = []
     seats: list[Seat] = []
     own_address = "127.0.0.1"
@@ -32,7 +40,7 @@ def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True)
             try:
                 station, address, own_address = _connect(target)
             except StationLostError as error:
-                absent[target.address] = str(error)
+                absent[target.address] = error.absence
                 continue
             remote.append(station)
             seats.append(Seat(station, address))
@@ -48,7 +56,9 @@ def _connect(target: Target) -> tuple[RemoteStation, str, str]:
     try:
         socket.getaddrinfo(target.address, target.port)
     except socket.gaierror as error:
-        raise StationLostError(f"its name is not known here ({error.strerror}): use its address") from None
+        raise StationLostError(
+            f"its name is not known here ({error.strerror})", fix="use its address; on it type: hostname -I"
+        ) from None
     if target.token:
         try:
             return connect(target)
@@ -56,4 +66,5 @@ def _connect(target: Target) -> tuple[RemoteStation, str, str]:
             outcome = outcome_of(error)
     else:
         outcome = try_port(target.address, target.port)
-    raise StationLostError(_OUTCOMES.get(outcome, _NO_ROUTE).format(port=target.port))
+    why, fix = _OUTCOMES[outcome]
+    raise StationLostError(why.format(port=target.port), fix=fix)

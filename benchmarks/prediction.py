@@ -1,0 +1,164 @@
+"""How well `potluck plan` foretells a run's samples/s, in the lab: profile every machine, plan, train, compare.
+
+    python -m benchmarks.prediction --cluster pair --json
+
+Everything is the user's own command, on machines at their declared cores: `potluck profile` on each, a sweep of the
+links, `potluck plan`, `potluck train` on all of them. A second plan is made from what that run showed, and compared
+with a second run. A run is steady in its second half. With --keep the machine that the plan benches is kept, and the
+prediction is that of keeping it.
+"""
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks import links
+from benchmarks.crew import LIGHTHOUSE, PORT, ROOT, SECRET
+from lab import Lab, LabError
+from potluck.events.log import read_records
+from potluck.events.types import MachineBenched, StepCommitted
+
+BAR = 0.10
+POTLUCK = [sys.executable, "-m", "potluck"]
+
+
+@dataclass(frozen=True)
+class Workload:
+    """What is trained."""
+
+    model: str
+    size: str
+    batch: int
+    steps: int
+
+    @property
+    def options(self) -> list[str]:
+        return ["--model", self.model, "--model-size", self.size, "--global-batch", str(self.batch)]
+
+
+def main() -> None:
+    """Measure, print, and with --json end with one line for scripts; exit 1 where an error is above the bar."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cluster", default="pair", help="a shipped lab cluster or a cluster file")
+    parser.add_argument("--model", default="simple_cnn")
+    parser.add_argument("--model-size", default="base")
+    parser.add_argument("--batch", type=int, default=384, help="global batch")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--keep", action="store_true", help="also run with every machine kept, and compare that")
+    parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    options = parser.parse_args()
+    workload = Workload(options.model, options.model_size, options.batch, options.steps)
+    try:
+        figures = measure(options.cluster, workload, keep=options.keep)
+    except LabError as error:
+        sys.exit(f"error: {error}")
+    for row in figures["rows"]:
+        print(
+            f"{row['from']:>28}: predicted {row['predicted_samples_per_s']:7.1f} samples/s, "
+            f"measured {row['measured_samples_per_s']:7.1f}, off by {100 * row['error']:.1f} %; benched: "
+            f"{', '.join(row['benched']) or 'nobody'} (the run: {', '.join(row['benched_in_run']) or 'nobody'})"
+        )
+    if options.json:
+        print(json.dumps(figures))
+    sys.exit(any(row["error"] > BAR for row in figures["rows"]))
+
+
+def measure(cluster: str, workload: Workload, *, keep: bool) -> dict[str, Any]:
+    """A plan from trials and a run, then a plan from that run and another run."""
+    swept: Any = links.measure(cluster)["machines"]
+    rates = [f"{name}={link['bandwidth_bytes_per_s'] * 8 / 1e6:.3f}mbit" for name, link in swept.items()]
+    rows = []
+    with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
+        names = [machine.name for machine in lab.machines]
+        homes = {name: Path(scratch, f"home-{name}") for name in names}
+        profile_all(lab, homes, workload)
+        kept = [option for name in names for option in ("--keep", name)]
+        plans = {"trials": [], "what the last run showed": []} | ({"trials, all are kept": kept} if keep else {})
+        for number, (source, wishes) in enumerate(plans.items()):
+            predicted = plan(homes, workload, rates, wishes)
+            speed, benched = train(lab, homes, Path(scratch, f"run-{number}"), workload, wishes)
+            rows.append(
+                {
+                    "from": source,
+                    "predicted_samples_per_s": predicted["samples_per_s"],
+                    "measured_samples_per_s": speed,
+                    "error": abs(predicted["samples_per_s"] / speed - 1),
+                    "shares": predicted["shares"],
+                    "benched": predicted["benched"],
+                    "benched_in_run": benched,
+                }
+            )
+    return {"benchmark": "prediction", "cluster": cluster, "model": workload.model, "links": rates, "rows": rows}
+
+
+def profile_all(lab: Lab, homes: dict[str, Path], workload: Workload) -> None:
+    """Every machine measures itself, all at once."""
+    command = [*POTLUCK, "profile", *workload.options, "--device", "cpu"]
+    started = [
+        lab[name].start(command, cwd=ROOT, env={"POTLUCK_HOME": str(home), "OMP_NUM_THREADS": "1"})
+        for name, home in homes.items()
+    ]
+    for process in started:
+        if process.wait(300):
+            raise LabError(f"potluck profile failed on {process.machine}:\n{process.output}", fix="see its output")
+
+
+def plan(homes: dict[str, Path], workload: Workload, rates: list[str], wishes: list[str]) -> dict[str, Any]:
+    """What `potluck plan` says of all machines' profiles."""
+    files = [str(path) for home in homes.values() for path in sorted(home.glob("profiles/**/*.json"))]
+    link_options = [option for rate in rates for option in ("--link", rate)]
+    command = [*POTLUCK, "plan", *files, *workload.options, *link_options, *wishes, "--json"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise LabError(f"potluck plan failed:\n{done.stdout}{done.stderr}", fix="see its output")
+    return json.loads(done.stdout)  # type: ignore[no-any-return]
+
+
+def train(
+    lab: Lab, homes: dict[str, Path], folder: Path, workload: Workload, wishes: list[str]
+) -> tuple[float, list[str]]:
+    """Samples/s in the second half of a run, and who was benched in it."""
+    host = lab.machines[0]
+    lighthouse = host.start([*LIGHTHOUSE, "--bind", f"{host.address}:{PORT}"])
+    command = [
+        *(*POTLUCK, "train", "--experiment-name", "run", "--dataset", "synthetic_image", *workload.options, *wishes),
+        *("--max-steps", str(workload.steps), "--num-samples", str(workload.batch * 8), "--epochs", "1000"),
+        *("--device", "cpu"),
+    ]
+    try:
+        started = [
+            lab[name].start(
+                command,
+                cwd=ROOT,
+                env={
+                    "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
+                    "POTLUCK_SECRET": SECRET,
+                    "POTLUCK_WORKERS": str(len(homes)),
+                    "POTLUCK_RUNS_DIR": str(folder / name),
+                    "POTLUCK_HOME": str(home),
+                    "OMP_NUM_THREADS": "1",
+                },
+            )
+            for name, home in homes.items()
+        ]
+        for process in started:
+            if process.wait(120 + 10 * workload.steps):
+                raise LabError(f"training failed on {process.machine}:\n{process.output}", fix="see its output")
+    finally:
+        lighthouse.kill()
+        lighthouse.wait(10)
+    events = next((folder / host.name / "run" / "events").glob("*.jsonl"))
+    records = [record.event for record in read_records(events)]
+    seconds = [event.seconds for event in records if isinstance(event, StepCommitted)]
+    benched = sorted({event.machine for event in records if isinstance(event, MachineBenched)})
+    return workload.batch / statistics.fmean(seconds[len(seconds) // 2 :]), benched
+
+
+if __name__ == "__main__":
+    main()

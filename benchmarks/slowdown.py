@@ -1,0 +1,103 @@
+"""A machine slows down in the middle of a run, and is freed again: how many steps until the plan fits, in the lab.
+
+    python -m benchmarks.slowdown --cluster laptops --json
+
+The first machine, the fastest, gets a third of its cores after a third of the steps, and all of them after two thirds.
+The plan fits from the first step on that is within 7 % of the best plan for the speeds that the machines have then.
+"""
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks.crew import READY_S, LabCrew, let_go
+from benchmarks.distance import distances, steps_of, steps_until
+from lab import Lab, LabError
+from potluck.events.log import read_records
+from potluck.events.types import PlanChanged
+
+WITHIN = 0.07
+BAR = 20
+SLOWER = 3.0
+
+
+def main() -> None:
+    """Measure, print, and with --json end with one line for scripts; exit 1 where the bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cluster", default="laptops", help="a shipped lab cluster or a cluster file")
+    parser.add_argument("--steps", type=int, default=240)
+    parser.add_argument("--batch", type=int, default=384, help="global batch")
+    parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    options = parser.parse_args()
+    try:
+        steps_s, off, changes, edges = run(options.cluster, options.steps, options.batch)
+    except LabError as error:
+        sys.exit(f"error: {error}")
+    figures: dict[str, object] = {"benchmark": "slowdown", "cluster": options.cluster, "global_batch": options.batch}
+    missed = False
+    for name, (start, end) in zip(("usual", "slowed", "freed"), pairwise([0, *edges, len(steps_s)]), strict=True):
+        until = steps_until(off[start:end], WITHIN)
+        num_changes = sum(start < step <= end for step in changes)
+        settled_s = statistics.median(steps_s[(start + end) // 2 : end])
+        figures[name] = {"step_s": settled_s, "steps_until_it_fits": until, "plan_changes": num_changes}
+        missed |= until is None or until > BAR
+        print(
+            f"{name:>8}: a step takes {steps_s[start] * 1e3:.0f} ms at first, {settled_s * 1e3:.0f} ms in the end; "
+            f"within 7 % of the best plan after {until} steps; {num_changes} plan changes in {end - start} steps"
+        )
+    if options.json:
+        print(json.dumps(figures))
+    sys.exit(missed)
+
+
+def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[float], list[int], list[int]]:
+    """Seconds of every step, how far from the best it is, and the steps at which the plan and the machine changed."""
+    with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
+        folder = Path(scratch)
+        declared = {machine.name: machine.cores() for machine in lab.machines}
+        go = folder / "go"
+        arguments = ["--steps", str(steps), "--batch", str(batch), "--go", str(go), "--load-balance-policy", "dynamic"]
+        crew = LabCrew(lab, folder, arguments, expected=len(declared), module="benchmarks.balance_worker")
+        try:
+            for name in declared:
+                crew.start(name)
+            let_go(lab, declared, crew.workers, go)
+            first = lab.machines[0]
+            edges = []
+            for number, cores in ((1, declared[first.name] / SLOWER), (2, declared[first.name])):
+                wait_for_step(crew, first.name, number * steps // 3)
+                first.slow(cores)
+                edges.append(len(crew.records(first.name)))
+            for name, worker in crew.workers.items():
+                if worker.wait(READY_S + 5.0 * steps):
+                    raise LabError(f"the worker on {name} failed:\n{worker.output}", fix="see its traceback")
+        finally:
+            crew.lighthouse.kill()
+            crew.lighthouse.wait(10)
+        logs = [next((folder / name / "run" / "events").glob("*.jsonl")) for name in declared]
+        workers = [steps_of(log) for log in logs]
+        records = [record.event for record in read_records(logs[0])]
+    return (
+        [event.seconds for event in workers[0].values()],
+        distances(workers),
+        [event.step for event in records if isinstance(event, PlanChanged) and event.reason][1:],
+        edges,
+    )
+
+
+def wait_for_step(crew: LabCrew, name: str, step: int) -> None:
+    """Until the machine's worker has committed so many steps."""
+    until = time.monotonic() + READY_S + 5.0 * step
+    while len(crew.records(name)) < step:
+        if time.monotonic() > until or crew.workers[name].returncode is not None:
+            raise LabError(f"step {step} was never reached:\n{crew.workers[name].output}", fix="see its output")
+        time.sleep(0.2)
+
+
+if __name__ == "__main__":
+    main()

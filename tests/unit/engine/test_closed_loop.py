@@ -1,0 +1,134 @@
+"""Fit, plan and change together, on simulated machines: how fast it settles, and how still it then stands."""
+
+import random
+import statistics
+
+import pytest
+
+from potluck.engine.balance import Balance, Wishes
+from potluck.engine.experience import Experience
+from potluck.engine.roster import Member, Roster
+from potluck.events.types import PlanChanged, StepTiming
+from potluck.measuring.compute_fit import profile_from_trial
+from potluck.planning.cluster import Cluster, Worker
+from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
+from potluck.planning.plan import make_plan, predict
+from potluck.planning.rebalance import Setting, Told, rebalance
+from potluck.planning.split import split_by_shares
+
+BATCH = 128
+CLUSTERS = {
+    "pair": (1.0, 0.3),
+    "laptops": (0.8, 0.4, 0.2),
+    "mixed": (0.8353, 0.5873, 0.1468, 0.1306),
+    "twins": (0.9, 0.9),
+}
+EXCHANGE = Exchange(num_bytes=200_000, num_messages=2)
+
+
+class Simulated:
+    """Machines whose steps cost what a fraction of a core costs, give or take a few percent."""
+
+    def __init__(self, cores, home, noise=0.03, seed=0):
+        self.costs = [ComputeProfile(fixed_s=0.012 / part, per_sample_s=0.0018 / part) for part in cores]
+        self.names = [(f"m{index}-0", f"m{index}") for index in range(len(cores))]
+        self.links = {machine: LinkProfile(latency_s=1e-4, bandwidth_bytes_per_s=1.2e8) for _, machine in self.names}
+        unknown = Told.of(None, 0, 0.0)
+        members = tuple(
+            Member(name=name, machine=machine, step=0, state_address="", model="", nccl="", share=None, told=unknown)
+            for name, machine in self.names
+        )
+        self.rosters = [Roster(members, index) for index in range(len(cores))]
+        self.events = []
+        self.balances = [
+            Balance(
+                Wishes(),
+                self.events.append if machine == "m0" else [].append,
+                Experience(home=home, machine=machine, device="cpu", precision="no", model=None),
+            )
+            for _, machine in self.names
+        ]
+        for balance, roster in zip(self.balances, self.rosters, strict=True):
+            balance.form(roster, 0, BATCH, EXCHANGE)
+        self.generator = random.Random(seed)
+        self.noise = noise
+        self.num_steps = 0
+
+    @property
+    def shares(self):
+        """What all think that all take."""
+        parts = [
+            split_by_shares(BATCH, balance.shares(roster))
+            for balance, roster in zip(self.balances, self.rosters, strict=True)
+        ]
+        assert all(part == parts[0] for part in parts)
+        return [len(part) for part in parts[0]]
+
+    @property
+    def num_changes(self):
+        """Plans after the first."""
+        return sum(isinstance(event, PlanChanged) for event in self.events) - 1
+
+    def step(self):
+        """One step, and what everybody concludes; how much longer than the best one it is, without noise."""
+        shares, told = self.shares, [balance.numbers() for balance in self.balances]
+        work_s = [
+            cost.seconds(share) * self.generator.lognormvariate(0, self.noise)
+            for cost, share in zip(self.costs, shares, strict=True)
+        ]
+        for balance, share, seconds in zip(self.balances, shares, work_s, strict=True):
+            wait_s = max(work_s) - seconds + 0.004
+            balance.timed(share, 1, StepTiming(compute_s=seconds, exchange_wait_s=wait_s))
+        for balance, roster in zip(self.balances, self.rosters, strict=True):
+            balance.committed(roster, told, self.num_steps, BATCH, EXCHANGE)
+        self.num_steps += 1
+        return self.distance()
+
+    def distance(self):
+        """How much longer a step of the plan in force is than the best one."""
+        true = Cluster(
+            workers=tuple(
+                Worker(name=name, machine=machine, compute=cost)
+                for (name, machine), cost in zip(self.names, self.costs, strict=True)
+            ),
+            links=self.links,
+            exchange=EXCHANGE,
+        )
+        return predict(true, self.shares).step_s / make_plan(true, BATCH).prediction.step_s - 1
+
+
+@pytest.mark.parametrize("name", CLUSTERS)
+@pytest.mark.parametrize("seed", range(2))
+def test_from_a_cold_start_it_settles_within_ten_steps_and_stands_still(name, seed, tmp_path):
+    machines = Simulated(CLUSTERS[name], tmp_path, seed=seed)
+    distances = [machines.step() for _ in range(200)]
+    assert statistics.median(distances[9:15]) < 0.05
+    assert max(distances[20:]) < 0.07
+    assert machines.num_changes <= 2
+
+
+@pytest.mark.parametrize("slowed", range(3))
+def test_a_machine_slowed_to_a_third_loses_work_and_gets_it_back(slowed, tmp_path):
+    machines = Simulated(CLUSTERS["laptops"], tmp_path, seed=slowed)
+    usual = list(machines.costs)
+    for _ in range(40):
+        machines.step()
+    machines.costs[slowed] = usual[slowed].slowed(3.0)
+    assert max([machines.step() for _ in range(40)][20:]) < 0.07
+    machines.costs[slowed] = usual[slowed]
+    assert max([machines.step() for _ in range(40)][20:]) < 0.07
+
+
+def test_nobody_concludes_anything_before_all_costs_are_known():
+    setting = Setting(batch=BATCH, policy="dynamic", exchange=EXCHANGE, links={})
+    unknown = Told.of(None, 0, 0.0)
+    assert rebalance(setting, [("a-0", "a"), ("b-0", "b")], [unknown, unknown], None) is None
+
+
+def test_a_curve_travels_as_its_line_where_the_worker_is():
+    curve = profile_from_trial({size: [max(0.1, 0.01 * size)] for size in (1, 2, 4, 8, 16, 32, 64)})
+    assert curve.curve
+    told = Told.of(curve, 40, 0.0)
+    assert told.profile.seconds(40) == pytest.approx(0.4, rel=0.01)
+    assert told.profile.seconds(30) == pytest.approx(0.3, rel=0.05)
+    assert Told(*map(float, told)) == told
