@@ -37,12 +37,12 @@ def free_port():
 
 
 class RealHost:
-    """`potluck host` in a process of its own; it does not train."""
+    """`potluck host` in a process of its own; it does not train unless other options say so."""
 
-    def __init__(self, port):
+    def __init__(self, port, *options):
         self.port = port
         self._command = Command(
-            *("host", "--not-here", "--no-mdns", "--address", HERE, "--port", port, "--name", "rosa")
+            *("host", "--no-mdns", "--address", HERE, "--port", port, "--name", "rosa"), *(options or ["--not-here"])
         )
         self.invitation = self._wait_for_line()
 
