@@ -110,13 +110,14 @@ class Follower:
 
     def _follow(self) -> None:
         from potluck.core.run_folder import RunFolder  # noqa: PLC0415
+        from potluck.report.pace import parts, recent_parts  # noqa: PLC0415
         from potluck.report.view import RunView  # noqa: PLC0415
 
         view = RunView(RunFolder(self._folder / RUN))
         signs: dict[str, Callable[[], bool]] = {
             "slowed": lambda: (
-                view.recent_parts(3.0).get(SLOWED, {}).get("compute", 0.0)
-                > 1.5 * view.parts().get(SLOWED, {}).get("compute", 1e9)
+                recent_parts(view, 3.0).get(SLOWED, {}).get("compute", 0.0)
+                > 1.5 * parts(view).get(SLOWED, {}).get("compute", 1e9)
             ),
             "killed": lambda: KILLED in view.away(),
             "returned": lambda: "killed" in self._seen and KILLED not in view.away(),

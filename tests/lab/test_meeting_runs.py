@@ -6,6 +6,7 @@ import subprocess
 import time
 
 import pytest
+from tensorboard.backend.event_processing import event_accumulator
 
 from lab.cluster import FirewallRule
 from tests.lab.gathering import MACHINES, ROOT, SMALL, Gathering, samples_by_step
@@ -22,8 +23,9 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         joined_at = time.monotonic()
         agents = gathering.join_all("lily", "fern")
 
-        # Started on a machine that is not the host.
-        first = gathering.start("lily", "train", *SMALL, "--epochs", "1", "--experiment-name", "first")
+        # Started on a machine that is not the host, where TensorBoard's files are wanted.
+        logged = ["--log-to", "tensorboard"]
+        first = gathering.start("lily", "train", *SMALL, "--epochs", "1", "--experiment-name", "first", *logged)
         gathering.wait_for_step("first", 1)
         seconds = time.monotonic() - joined_at
         assert first.wait(60) == 0, first.output
@@ -34,6 +36,7 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         assert (gathering.home_run("first") / "checkpoints" / "model_epoch_1.pth").is_file()
         assert "run first on rosa (cpu), lily (cpu), fern (cpu)" in first.output
         assert "first: finished" in first.output
+        assert_tensorboard_has_every_step_once(gathering.place("lily") / "experiments" / "first")
         print(f"from the first join to the first committed step: {seconds:.1f} s")
         assert seconds < MOST_TO_FIRST_STEP_S
 
@@ -86,6 +89,14 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         code, output = gathering.run("fern", "status")
         assert code == 1
         assert "does not know this machine" in output
+
+
+def assert_tensorboard_has_every_step_once(folder):
+    """One run, whoever told of a step."""
+    read = event_accumulator.EventAccumulator(str(folder / "logs" / "tensorboard"))
+    read.Reload()
+    assert [point.step for point in read.Scalars("train/loss")] == list(range(1, 11))
+    assert "held_out/accuracy" in read.Tags()["scalars"]
 
 
 def assert_the_doctor_names_a_blocked_direction_and_its_rule_makes_all_well(gathering):

@@ -20,10 +20,10 @@ _numbers = itertools.count()
 class Command:
     """A `potluck` command in a process of its own."""
 
-    def __init__(self, *arguments):
+    def __init__(self, *arguments, home="home", **variables):
         self._output = Path.cwd() / f"output-{next(_numbers)}.txt"
         # The server that forks it was started before this test, with another environment.
-        variables = {"POTLUCK_HOME": str(Path.cwd() / "home")}
+        variables = {"POTLUCK_HOME": str(Path.cwd() / home), **variables}
         self._process = forked.start(_run, [list(map(str, arguments))], output=self._output, variables=variables)
 
     def signal(self, number):
@@ -32,6 +32,14 @@ class Command:
     def output(self):
         """What it has printed so far."""
         return self._output.read_text() if self._output.exists() else ""
+
+    def wait_for(self, words, timeout_s=60):
+        """Wait until it has printed these words."""
+        deadline = time.monotonic() + timeout_s
+        while words not in self.output():
+            assert self._process.is_alive(), f"ended before {words!r}:\n{self.output()}"
+            assert time.monotonic() < deadline, f"no {words!r} within {timeout_s} s:\n{self.output()}"
+            time.sleep(0.05)
 
     def wait_for_step(self, run, step, timeout_s=60):
         """Wait until the run's events show that committed step."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from potluck.core.errors import MeetingError
+from potluck.doctor.catalogue import examine_all
 from potluck.doctor.probing.ports import OpenedPorts
 from potluck.machine.snapshot import take_facts
 from potluck.meeting import client as clients
@@ -36,12 +37,12 @@ def free_port():
 
 
 class RealHost:
-    """`potluck host` in a process of its own; it does not train."""
+    """`potluck host` in a process of its own; it does not train unless other options say so."""
 
-    def __init__(self, port):
+    def __init__(self, port, *options):
         self.port = port
         self._command = Command(
-            *("host", "--not-here", "--no-mdns", "--address", HERE, "--port", port, "--name", "rosa")
+            *("host", "--no-mdns", "--address", HERE, "--port", port, "--name", "rosa"), *(options or ["--not-here"])
         )
         self.invitation = self._wait_for_line()
 
@@ -264,8 +265,10 @@ def test_the_doctor_sees_every_joined_machine_that_is_here(host, workplace):
             client.send("POST", "/visits/x/questions", b'{"machine": "lily", "ask": "{}"}')
     attending = Attending(lily.membership)
     try:
-        seen = examine_joined(lily.membership, with_torch=False, tell=told.append)
+        seen = examine_joined(lily.membership, ("lily", "rosa"), with_torch=False, tell=told.append)
     finally:
         attending.close()
     assert [facts.machine for facts in seen.machines] == ["lily"]
+    missing = examine_all(seen, only=["missing-machines"])
+    assert [finding.machine for finding in missing if finding.status == "fail"] == ["rosa"]
     assert "lily is the only machine here" in told[0]

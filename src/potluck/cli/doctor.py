@@ -30,6 +30,12 @@ def doctor(
         bool,
         typer.Option("--cluster", help="Examine all machines that have joined the host.", rich_help_panel=BETWEEN),
     ] = False,
+    expect: Annotated[
+        str | None,
+        typer.Option(
+            "--expect", help="Machines that must be there, for --cluster: rosa,lily.", rich_help_panel=BETWEEN
+        ),
+    ] = None,
     reach: Annotated[
         list[str] | None,
         typer.Option(
@@ -60,7 +66,7 @@ def doctor(
 
     _check_options(
         {"--list": list_checks, "--listen": listen, "--cluster": cluster, "--reach": reach, "--fix-script": fix_script},
-        {"--port": (port, "--listen"), "--undo": (undo, "--fix-script")},
+        {"--port": (port, "--listen"), "--expect": (expect, "--cluster"), "--undo": (undo, "--fix-script")},
     )
     only = check or []
     for one in only:
@@ -77,7 +83,8 @@ def doctor(
 
     plan = _plan(tuple(peers))
     if cluster:
-        seen = _examine_cluster(with_torch=needs_torch(only))
+        names = tuple(name.strip() for name in (expect or "").split(",") if name.strip())
+        seen = _examine_cluster(names, with_torch=needs_torch(only))
         findings = examine_all(seen, only=only)
     elif reach:
         from potluck.doctor.probing.reaching import reach_machines
@@ -86,8 +93,8 @@ def doctor(
         findings = examine_all(seen, only=only)
     else:
         check_possible(only)
-        names = [one.name for one in peers if one.name]
-        seen = Examination(machines=(take_facts(names_wanted=names, with_torch=needs_torch(only)),), plan=plan)
+        wanted = [one.name for one in peers if one.name]
+        seen = Examination(machines=(take_facts(names_wanted=wanted, with_torch=needs_torch(only)),), plan=plan)
         findings = examine_machine(seen.machines[0], plan, only=only)
     _show(seen, findings, as_json=as_json, with_ok=show_all or bool(only))
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
@@ -120,7 +127,7 @@ def _plan(peers: "tuple[Peer, ...]") -> "Plan":
     return Plan(peers=peers)
 
 
-def _examine_cluster(*, with_torch: bool) -> "Examination":
+def _examine_cluster(expected: tuple[str, ...], *, with_torch: bool) -> "Examination":
     from potluck.cli.placing import tell_aside
     from potluck.core.environment import read_environment
     from potluck.meeting.cluster import Cluster
@@ -128,7 +135,7 @@ def _examine_cluster(*, with_torch: bool) -> "Examination":
     from potluck.meeting.home import Home
 
     with Cluster(Home(read_environment().home)) as cluster:
-        return examine_joined(cluster.membership, with_torch=with_torch, tell=tell_aside)
+        return examine_joined(cluster.membership, expected, with_torch=with_torch, tell=tell_aside)
 
 
 def _show(seen: "Examination", findings: "list[Finding]", *, as_json: bool, with_ok: bool) -> None:

@@ -8,41 +8,55 @@ from types import FrameType
 from typing import Any
 
 from potluck.cli.display import TrainingDisplay, show_training
+from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
+from potluck.core.run_folder import RunFolder
 from potluck.doctor.explain import explain
 from potluck.events.types import RunStarted
 from potluck.meeting.cluster import Cluster
+from potluck.meeting.doorway import MOST_CLOCK_S
 from potluck.meeting.together_view import TogetherView
+from potluck.report.outlets import open_outlet
 
 EXIT_STOPPED = 130
 
 
-def follow_run(cluster: Cluster, started: dict[str, Any]) -> int:
-    """Show a run until it ends; Ctrl-C stops it on all machines, a second one only leaves this display."""
+def follow_run(cluster: Cluster, started: dict[str, Any], log_to: str | None = None) -> int:
+    """Show a run until it ends; Ctrl-C stops it on all machines, a second one only leaves this display.
+
+    What all workers tell goes to an outlet here as one run, from this start of it on.
+    """
     name = started["run"]
     view = TogetherView()
     crashes: set[tuple[str, int, str]] = set()
     names = {machine["address"]: machine["machine"] for machine in cluster.status()["machines"]}
     host, here = cluster.membership.host, cluster.membership.machine
     runs_dir = str(Path(started["folder"]).parent)
-    with show_training(
-        is_shown=True,
-        runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}"),
-        host="" if here == host else host,
-        read_account=lambda _: cluster.account(name),
-    ) as display:
+    folder = RunFolder(Path(runs_dir) / name if here == host else read_environment().runs_dir / name)
+    begin = started["started_at"] - MOST_CLOCK_S
+    with (
+        open_outlet(log_to, folder, started["settings"]) as outlet,
+        show_training(
+            is_shown=True,
+            runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}"),
+            host="" if here == host else host,
+            read_account=lambda _: cluster.account(name),
+        ) as display,
+    ):
         display.say(f"run {name} on {_machines(started)}")
         with _stopping_on_interrupt(cluster, name, display):
             for news in cluster.follow(name, display.say):
                 for record, state in view.take([chunk for chunk in news.chunks if chunk[0].startswith("events/")]):
                     if not isinstance(record.event, RunStarted):  # one worker's device says little here
                         display(record, state)
+                    if record.time >= begin:
+                        outlet(record, state)
                 for file, text in news.chunks:
                     if file.startswith("logs/"):
                         _print_output(display, file, text)
                 _tell_crashes(display, news.run, crashes, names)
                 started = news.run
-        view.end(started["state"])
+        outlet(*view.end(started["state"]))
         display.state = view.state
     if started["state"] == "failed":
         known = [f"{one.cause}: {one.fix}" for one in explain(started["message"], names)]

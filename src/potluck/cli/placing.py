@@ -30,7 +30,9 @@ def chosen_machines(machines: str | None, here: str, *, not_here: bool) -> tuple
     return (None if machines is None else [name.strip() for name in machines.split(",")], [here] if not_here else [])
 
 
-def train_together(layers: list[dict[str, Any]], home_dir: Path, *, not_here: bool, machines: str | None) -> int | None:
+def train_together(
+    layers: list[dict[str, Any]], home_dir: Path, *, not_here: bool, machines: str | None, log_to: str | None = None
+) -> int | None:
     """Start the run on the cluster and follow it; None where this machine has joined no host."""
     if joined_host(home_dir) is None:
         refuse_placement(not_here=not_here, machines=machines)
@@ -40,12 +42,14 @@ def train_together(layers: list[dict[str, Any]], home_dir: Path, *, not_here: bo
     from potluck.meeting.cluster import Cluster
     from potluck.meeting.home import Home
     from potluck.meeting.wire import RunRequest, Task
+    from potluck.report.outlets import check_outlet
 
+    check_outlet(log_to)
     asked = combine(*layers).model_dump(mode="json", exclude_unset=True)
     with Cluster(Home(home_dir)) as cluster:
         names, without = chosen_machines(machines, cluster.membership.machine, not_here=not_here)
         started = cluster.start(RunRequest(task=Task(settings=asked), machines=names, without=without))
-        return follow_run(cluster, started)
+        return follow_run(cluster, started, log_to)
 
 
 def refuse_placement(*, not_here: bool, machines: str | None) -> None:

@@ -16,6 +16,9 @@ def run(
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
     not_here: Annotated[bool, typer.Option("--not-here", help="On the other machines, not on this one.")] = False,
     machines: Annotated[str | None, typer.Option(help="Only these, by name: rosa,lily.")] = None,
+    log_to: Annotated[
+        str | None, typer.Option("--log-to", help="Also tensorboard or mlflow: one run, written here, of all machines.")
+    ] = None,
 ) -> None:
     """Run your own training script on every machine that has joined: potluck run train.py --epochs 3."""
     from potluck.cli.following import follow_run
@@ -26,7 +29,9 @@ def run(
     from potluck.meeting.cluster import Cluster
     from potluck.meeting.home import Home
     from potluck.meeting.wire import RunRequest, Task
+    from potluck.report.outlets import check_outlet
 
+    check_outlet(log_to)
     if not script.is_file():
         raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
     with Cluster(Home(read_environment().home)) as cluster:
@@ -40,4 +45,4 @@ def run(
             f"{bundle.size_bytes / 1e3:,.1f} kB, "
             f"bundle {bundle.hash[:12]}"
         )
-        raise typer.Exit(follow_run(cluster, started))
+        raise typer.Exit(follow_run(cluster, started, log_to))

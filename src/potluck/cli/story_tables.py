@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.text import Text
 
 from potluck.cli.plan_tables import plain_table, show_account
-from potluck.report.compare import Comparison, table
+from potluck.report.compare import Comparison, table, verdict
 from potluck.report.story import Story
 from potluck.report.words import duration, percent
 
@@ -53,7 +53,9 @@ def _section(console: Console, title: str) -> None:
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
-    """A table, bars of throughput, and the settings that differ."""
+    """Who was fastest, a table, bars of throughput, and the settings that differ."""
+    console.print(Text(verdict(comparison), style="bold"), soft_wrap=True)
+    console.print()
     headings, lines = table(comparison)
     figures = plain_table(*(line[0] for line in [headings, *lines]))
     for heading, *values in list(zip(headings, *lines, strict=True))[1:]:

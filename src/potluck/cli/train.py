@@ -148,7 +148,7 @@ def train(
     ] = None,
     log_to: Annotated[
         str | None,
-        _option("--log-to", panel=RUN, help="Also tensorboard or mlflow; with several workers, on one of them."),
+        _option("--log-to", panel=RUN, help="Also tensorboard or mlflow: one run, written here, of all machines."),
     ] = None,
     resume: Annotated[
         bool | None,
@@ -172,8 +172,6 @@ def train(
     ] = None,
 ) -> None:
     """Train a built-in model, on every machine that has joined. Ctrl-C stops after the step and saves."""
-    import sys
-
     from potluck.core.environment import read_environment, read_launch
     from potluck.core.settings import read_settings_file
 
@@ -183,10 +181,8 @@ def train(
     if not solo and read_launch().is_alone:
         from potluck.cli.placing import train_together
 
-        code = train_together(layers, read_environment().home, not_here=not_here, machines=machines)
+        code = train_together(layers, read_environment().home, not_here=not_here, machines=machines, log_to=log_to)
         if code is not None:
-            if log_to is not None:
-                print("--log-to has no effect on a run of several machines: see `potluck report`", file=sys.stderr)
             raise typer.Exit(code)
     _train_here(layers, log_to)
 

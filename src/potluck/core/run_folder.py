@@ -28,6 +28,11 @@ class RunFolder:
     def checkpoints_dir(self) -> Path:
         return self.path / "checkpoints"
 
+    @property
+    def host_lock_file(self) -> Path:
+        """Held by the host while the run goes on: other machines' files come without their locks."""
+        return self.path / "host.lock"
+
     def event_file(self, machine: str, worker: int) -> Path:
         return self.path / "events" / f"{machine}-{worker}.jsonl"
 

@@ -6,9 +6,9 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
-from potluck.dashboard.room import roomy
+from potluck.dashboard.room import draw
 from potluck.report import plots
-from potluck.report.compare import compare, curves, table
+from potluck.report.compare import compare, curves, table, verdict
 
 
 def show(runs_dir: Path) -> None:
@@ -31,21 +31,20 @@ def show(runs_dir: Path) -> None:
         return
     found = compare(views)
     runs = [run.run for run in found.runs]
+    st.markdown(f"**{verdict(found)}**")
     left, right = st.columns(2)
     bars = [{"run": run.run, "samples_per_s": run.samples_per_s} for run in found.runs]
     left.markdown("##### Throughput")
-    left.altair_chart(
-        roomy(plots.bars_by_run(bars, "samples_per_s", "samples/s, longer is better", runs)), width="stretch"
-    )
+    draw(left, plots.bars_by_run(bars, "samples_per_s", "samples/s, longer is better", runs))
     times = [{"run": run.run, "s": run.time_to_loss_s} for run in found.runs if run.time_to_loss_s is not None]
     if times:
         right.markdown(f"##### Time to a loss of {found.target_loss:.4g}")
-        right.altair_chart(roomy(plots.bars_by_run(times, "s", "seconds, shorter is better", runs)), width="stretch")
+        draw(right, plots.bars_by_run(times, "s", "seconds, shorter is better", runs))
     speeds, losses = curves(views)
     if speeds:
-        left.altair_chart(roomy(plots.by_run(speeds, "samples_per_s", "samples/s", runs)), width="stretch")
+        draw(left, plots.by_run(speeds, "samples_per_s", "samples/s", runs, from_zero=True))
     if losses:
-        right.altair_chart(roomy(plots.by_run(losses, "loss", "training loss", runs)), width="stretch")
+        draw(right, plots.by_run(losses, "loss", "training loss", runs))
     headings, lines = table(found)
     st.dataframe([dict(zip(headings, line, strict=True)) for line in lines], hide_index=True, width="stretch")
     if found.differing:

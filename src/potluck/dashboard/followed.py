@@ -1,36 +1,20 @@
 """Views of runs that all visitors share: each is read once, and then only what is new."""
 
-from dataclasses import dataclass, field
 from pathlib import Path
-from threading import Lock
 
 import streamlit as st
 
-from potluck.core.errors import PotluckError
 from potluck.core.run_folder import RunFolder, run_folders
+from potluck.report.followed import Followed
 from potluck.report.view import RunView
 
 _MOST_VIEWS = 64
 
 
-@dataclass(slots=True)
-class Followed:
-    """A run's view, and what is wrong with it if it cannot be read."""
-
-    view: RunView
-    error: PotluckError | None = None
-    lock: Lock = field(default_factory=Lock)
-
-
 def follow(folder: RunFolder) -> Followed:
     """The run as it stands now."""
     followed: Followed = _followed(str(folder.path), folder.path.stat().st_ino)
-    with followed.lock:
-        if followed.error is None:
-            try:
-                followed.view.refresh()
-            except PotluckError as error:
-                followed.error = error
+    followed.refresh()
     return followed
 
 

@@ -26,11 +26,11 @@ class Served:
     """None on this machine alone."""
 
 
-def plan_service(address: str, port: int, password: str | None) -> Served:
-    """Nothing is shown to other machines without a password: one is made if none is given."""
+def plan_service(address: str, port: int, password: str | None, host_password: str | None = None) -> Served:
+    """Nothing is shown to other machines without a password: the one given, the host's, or one made now."""
     if is_local(address):
         return Served(address=address, port=port, password=password)
-    return Served(address=address, port=port, password=password or secrets.token_urlsafe(9))
+    return Served(address=address, port=port, password=password or host_password or secrets.token_urlsafe(9))
 
 
 def is_local(address: str) -> bool:

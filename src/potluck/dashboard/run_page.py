@@ -6,8 +6,10 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
-from potluck.dashboard.room import roomy
+from potluck.dashboard.room import draw
+from potluck.dashboard.warnings import show_warnings
 from potluck.report import plots, rows
+from potluck.report.pace import recent_samples_per_s
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
 
@@ -61,7 +63,7 @@ def _head(view: RunView, name: str) -> None:
     accuracy = state.scores.get("held_out_accuracy")
     figures = {
         f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
-        "samples/s": f"{view.recent_samples_per_s(_RECENT_S):,.0f}" if view.status == "running" else _mean(view),
+        "samples/s": f"{recent_samples_per_s(view, _RECENT_S):,.0f}" if view.status == "running" else _mean(view),
         "efficiency": "" if account is None or account.efficiency is None else percent(account.efficiency),
         "loss": "" if state.loss is None else f"{state.loss:.4f}",
         "accuracy": "" if accuracy is None else percent(accuracy),
@@ -76,8 +78,10 @@ def _warnings(view: RunView, benched: dict[str, str]) -> None:
         st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(view))
     elif view.status == "failed":
         st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(view)}")
-    elif view.status == "running" and view.away():
-        st.warning(f"Away: {', '.join(view.away())}. The others go on.")
+    elif view.status == "running":
+        if away := view.away():
+            st.warning(f"Away: {', '.join(away)}. The others go on.")
+        show_warnings()
     for machine, why in benched.items():
         st.info(f"{machine} is benched: {why}")
 
@@ -102,7 +106,7 @@ def _usage(view: RunView) -> None:
     for index, what in enumerate(dict.fromkeys(row["what"] for row in data)):
         if index % 2 == 0:
             columns = st.columns(2)
-        columns[index % 2].altair_chart(roomy(plots.usage(data, what, view.machines)), width="stretch")
+        draw(columns[index % 2], plots.usage(data, what, rows.machine_labels(view)))
 
 
 def _plans(view: RunView) -> None:
@@ -133,11 +137,11 @@ def _happenings(view: RunView) -> None:
 
 
 def _chart(
-    place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, draw: "plots.Draw", legend_lines: int = 0
+    place: "st.delta_generator.DeltaGenerator", title: str, data: rows.Rows, make: plots.Draw, legend_lines: int = 0
 ) -> None:
     if data:
         place.markdown(f"##### {title}")
-        place.altair_chart(roomy(draw(data), legend_lines), width="stretch")
+        draw(place, make(data), legend_lines)
 
 
 def _mean(view: RunView) -> str:

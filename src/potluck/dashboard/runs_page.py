@@ -7,27 +7,20 @@ from typing import Any
 import streamlit as st
 
 from potluck.core.run_folder import RunFolder
-from potluck.dashboard.followed import Followed, follow, names_of_runs
-from potluck.doctor.quick import quick_failures
-from potluck.machine.snapshot import take_facts
+from potluck.dashboard.followed import follow, names_of_runs
+from potluck.dashboard.warnings import show_warnings
+from potluck.report.followed import Followed
 from potluck.report.words import percent
 
 _EVERY_S = 5.0
-_DOCTOR_EVERY_S = 300.0
 _MOST_RUNS = 50
 
 
 def show(runs_dir: Path) -> None:
     """All runs in a table that keeps itself fresh."""
     st.title("Runs")
-    for line in _doctor_says():
-        st.warning(f"The doctor says of this machine: {line}")
+    show_warnings()
     _table(runs_dir)
-
-
-@st.cache_data(ttl=_DOCTOR_EVERY_S, show_spinner=False)
-def _doctor_says() -> list[str]:
-    return quick_failures(take_facts(with_torch=False))
 
 
 @st.fragment(run_every=_EVERY_S)

@@ -10,6 +10,7 @@ from weakref import WeakSet
 import msgspec
 
 from potluck.core.errors import EventLogError
+from potluck.events.alive import hold
 from potluck.events.types import AnyEvent, Record
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 _encode = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Record)
 _TAIL_BYTES = 1 << 16
-_LOCK_WAIT_S = 1.0
 
 
 class EventLog:
@@ -29,7 +29,7 @@ class EventLog:
         self.path = path
         self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
         try:
-            _lock(self._file, path)
+            hold(self._file, path)
             self._next_sequence = _repair(self._file, path) + 1
         except BaseException:
             os.close(self._file)
@@ -110,18 +110,6 @@ def parse_lines(lines: bytes, path: Path, first_number: int = 1) -> list[Record]
         return [record for number, line in numbered if (record := _read_line(line, path, number)) is not None]
 
 
-def is_being_written(path: Path) -> bool:
-    """Whether a live process on this machine holds the file."""
-    import fcntl  # noqa: PLC0415  POSIX only, and reading must work everywhere
-
-    with path.open("rb") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False
-
-
 def _read_line(line: bytes, path: Path, number: int) -> Record | None:
     try:
         return _decoder.decode(line)
@@ -143,24 +131,6 @@ def _is_unknown_kind(line: bytes) -> bool:
         case {"event": {"type": str(kind)}}:
             return kind not in known
     return False
-
-
-def _lock(file: int, path: Path) -> None:
-    import fcntl  # noqa: PLC0415
-
-    deadline = time.monotonic() + _LOCK_WAIT_S
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Somebody who only asks whether the run is alive holds the lock for a moment.
-            if time.monotonic() < deadline:
-                time.sleep(0.01)
-                continue
-            raise EventLogError(
-                f"another process is training this run: it holds {path}",
-                fix="wait for it, stop it, or choose another name",
-            ) from None
 
 
 def _repair(file: int, path: Path) -> int:

@@ -8,7 +8,8 @@ import yaml
 
 from potluck.core.errors import EventLogError
 from potluck.core.run_folder import RunFolder, run_folders
-from potluck.events.log import is_being_written, read_records
+from potluck.events.alive import is_alive
+from potluck.events.log import read_records
 from potluck.events.state import RunState, replay
 
 
@@ -39,9 +40,9 @@ def _row(folder: RunFolder) -> RunRow:
     if not states:
         return RunRow(folder, settings, RunState(run=folder.name), "interrupted")
     state = max(states, key=lambda state: state.updated_at)
-    return RunRow(folder, settings, state, status_of(files, state))
+    return RunRow(folder, settings, state, status_of(folder, state))
 
 
-def status_of(files: list[Path], state: RunState) -> str:
-    """Whether a process of this machine trains the run, and what became of it if none does."""
-    return "running" if any(is_being_written(file) for file in files) else state.ended or "interrupted"
+def status_of(folder: RunFolder, state: RunState) -> str:
+    """Whether the run goes on, and what became of it if it does not."""
+    return "running" if is_alive(folder) else state.ended or "interrupted"

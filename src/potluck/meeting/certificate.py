@@ -10,6 +10,8 @@ from potluck.meeting.home import write_secret
 
 # 128 bits of SHA-256: finding a second certificate with the same ones is out of reach, and the line stays short.
 FINGERPRINT_BYTES = 16
+# For programs that know the certificate by its file and ask for a name: addresses change, this does not.
+NAME = "potluck-host"
 _YEARS = 10
 
 
@@ -45,7 +47,7 @@ def _make() -> tuple[str, str]:
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "potluck host")])
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, NAME)])
     now = datetime.datetime.now(datetime.timezone.utc)
     certificate = (
         x509.CertificateBuilder()
@@ -55,6 +57,7 @@ def _make() -> tuple[str, str]:
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=365 * _YEARS))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
         .sign(key, hashes.SHA256())
     )
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

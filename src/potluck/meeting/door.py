@@ -3,10 +3,8 @@
 import asyncio
 import hmac
 import ipaddress
-import secrets
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -16,11 +14,10 @@ from potluck.doctor.case import OPEN
 from potluck.doctor.probing.dialling import try_port
 from potluck.doctor.probing.ports import OpenedPorts
 from potluck.meeting import doorway
-from potluck.meeting.home import write_secret
-from potluck.meeting.invitation import TOKEN_BYTES
 from potluck.meeting.networks import Interface
 from potluck.meeting.proof import Challenges, FailureLimit, prove, prove_back
 from potluck.meeting.roster import Roster
+from potluck.meeting.token import metrics_key
 from potluck.meeting.wire import Facts, JoinAnswer, JoinRequest, VersionAnswer
 
 _DIAL_BACK_S = 15.0
@@ -70,6 +67,10 @@ class Door:
             raise TooManyTriesError(
                 f"too many wrong answers from {address}", fix=f"wait {wait_s:.0f} s, then try again"
             )
+
+    def may_read_metrics(self, key: str) -> bool:
+        """Whether this is the key that is good for the metrics alone."""
+        return hmac.compare_digest(key.encode(errors="replace"), metrics_key(self._token).encode())
 
     async def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
         """Let a machine in, or say why not."""
@@ -136,17 +137,3 @@ class Door:
             if ipaddress.ip_address(address) in ipaddress.ip_network(interface.network):
                 return interface
         return self._interfaces[0]
-
-
-def load_or_make_token(folder: Path) -> bytes:
-    """The host's token: made at first start and kept."""
-    path = folder / "token"
-    if not path.is_file():
-        write_secret(path, secrets.token_hex(TOKEN_BYTES))
-    try:
-        token = bytes.fromhex(path.read_text())
-    except ValueError:
-        token = b""
-    if len(token) != TOKEN_BYTES:
-        raise MeetingError(f"{path} is damaged", fix=f"rm {path}; machines that have joined stay joined")
-    return token

@@ -75,9 +75,11 @@ def visiting(
         )
 
 
-def examine_joined(membership: Membership, *, with_torch: bool, tell: Callable[[str], None]) -> Examination:
+def examine_joined(
+    membership: Membership, expected: tuple[str, ...] = (), *, with_torch: bool, tell: Callable[[str], None]
+) -> Examination:
     """Facts of all machines that train, every ordered pair, and one all-reduce."""
-    plan = Plan(host=membership.address, host_port=membership.port)
+    plan = Plan(host=membership.address, host_port=membership.port, expected=expected)
     with visiting(membership, tell) as visit:
         if len(visit.stations) == 1:
             tell(f"{next(iter(visit.stations))} is the only machine here: there is nothing between machines to see")

@@ -19,7 +19,7 @@ from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.bundle import BundleCache
 from potluck.meeting.certificate import Certificate, load_or_make
 from potluck.meeting.discovery import announcing
-from potluck.meeting.door import Door, load_or_make_token
+from potluck.meeting.door import Door
 from potluck.meeting.facts import introduce, let_in
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation
@@ -29,6 +29,7 @@ from potluck.meeting.networks import Interface, best_first, find_interface, read
 from potluck.meeting.point import MeetingPoint
 from potluck.meeting.roster import Roster
 from potluck.meeting.service import make_service
+from potluck.meeting.token import load_or_make_token, write_metrics_key
 
 _TICK_S = 1.0
 _TROUBLE_S = 10.0
@@ -59,6 +60,7 @@ class Host:
         self._sockets = [bind(interface.address, options.port) for interface in self.interfaces]
         self._certificate: Certificate = load_or_make(home.host_dir)
         self._token = load_or_make_token(home.host_dir)
+        write_metrics_key(home.host_dir, self._token)
         address = self.interfaces[0].address
         facts = introduce(
             seen,

@@ -12,6 +12,7 @@ from pydantic import ValidationError
 
 from potluck.core.errors import MeetingError, did_you_mean
 from potluck.core.run_folder import RunFolder
+from potluck.events.alive import Vigils
 from potluck.meeting.asking import prepare_script, prepare_training
 from potluck.meeting.changes import Changes
 from potluck.meeting.home import write_secret
@@ -59,6 +60,7 @@ class MeetingPoint:
         self._clock = clock
         self._starting = asyncio.Lock()
         self._ended_at: dict[str, float] = {}
+        self._vigils = Vigils()
         self.runs: dict[str, RunRecord] = {}
         for file in sorted((folder / "runs").glob("*.json")):
             try:
@@ -68,6 +70,7 @@ class MeetingPoint:
                     f"{file} is damaged", fix=f"rm {file}; the run's own folder is not touched"
                 ) from None
             self.runs[record.name] = record
+            self._vigils.note(RunFolder(record.folder), goes_on=not record.has_ended)
 
     # What runs
 
@@ -275,6 +278,7 @@ class MeetingPoint:
         if before == record:
             return
         self.runs[record.name] = record
+        self._vigils.note(RunFolder(record.folder), goes_on=not record.has_ended)
         if record.has_ended and (before is None or not before.has_ended):
             self._ended_at[record.name] = self._clock()
             self._note_speeds(record)

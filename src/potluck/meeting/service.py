@@ -1,4 +1,4 @@
-"""The host's HTTPS service: every path but the version needs a machine's credential or a proof of the token."""
+"""The host's HTTPS service: every path but the version needs a credential, or a proof or key made of the token."""
 
 import asyncio
 import time
@@ -13,6 +13,7 @@ from potluck.core.version import __version__
 from potluck.meeting.arrivals import CheckpointPart, newest_checkpoint, receive_checkpoint
 from potluck.meeting.bundle import BundleCache
 from potluck.meeting.door import Door, NotProvenError
+from potluck.meeting.metrics import Metrics
 from potluck.meeting.news import read_news
 from potluck.meeting.point import MeetingPoint
 from potluck.meeting.refusals import add_refusals
@@ -35,6 +36,7 @@ from potluck.meeting.wire import (
     VisitQuestion,
 )
 from potluck.report.account_file import write_account
+from potluck.report.prometheus import CONTENT_TYPE
 
 _NEWS_LOOK_S = 0.2
 
@@ -42,14 +44,16 @@ _NEWS_LOOK_S = 0.2
 def make_service(*, door: Door, point: MeetingPoint, bundles: BundleCache) -> FastAPI:
     """The service over a door and a meeting point."""
     app = FastAPI(title="Potluck host", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
-    app.state.door, app.state.point, app.state.bundles = door, point, bundles
+    app.state.door, app.state.point, app.state.bundles, app.state.metrics = door, point, bundles, Metrics()
     add_refusals(app)
     app.include_router(_doorway)
+    app.include_router(_onlookers, dependencies=[Depends(_onlooker)])
     app.include_router(_members, dependencies=[Depends(_member)])
     return app
 
 
 _doorway = APIRouter()
+_onlookers = APIRouter()
 _members = APIRouter()
 
 
@@ -73,6 +77,14 @@ async def _member(request: Request, authorization: Annotated[str, Header()] = ""
         door.failures.failed(address)
         raise NotProvenError("this host does not know this machine", fix="join with the line that potluck host prints")
     return machine
+
+
+async def _onlooker(request: Request, authorization: Annotated[str, Header()] = "") -> None:
+    """A program with the metrics' own key, or a machine: nothing that reads needs to be let in as one that acts."""
+    door: Door = request.app.state.door
+    door.check_tries(_address(request))
+    if not door.may_read_metrics(authorization.removeprefix("Bearer ")):
+        await _member(request, authorization)
 
 
 def _address(request: Request) -> str:
@@ -101,6 +113,16 @@ async def let_in(request: Request, point: Point) -> JoinAnswer:
     answer = await door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
     point.changes.tell()
     return answer
+
+
+# For programs that watch
+
+
+@_onlookers.get("/metrics")
+async def tell_metrics(request: Request, point: Point) -> Response:
+    """What Prometheus scrapes."""
+    metrics: Metrics = request.app.state.metrics
+    return Response(await metrics.tell(list(point.runs.values())), media_type=CONTENT_TYPE)
 
 
 # What machines hear and say

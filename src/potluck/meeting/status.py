@@ -47,6 +47,7 @@ def show_run(record: RunRecord, absent: frozenset[str]) -> dict[str, Any]:
         "started_by": record.started_by,
         "started_at": record.started_at,
         "folder": str(record.folder),
+        "settings": record.task.settings or {"script": record.task.entry, "arguments": record.task.arguments},
         "what": record.task.entry or str((record.task.settings or {}).get("model", "")),
         "step": pace.step,
         "last_step": read_length(record.folder),

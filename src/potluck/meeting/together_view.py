@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal, cast
 
@@ -14,6 +15,7 @@ from potluck.events.types import (
     Evaluated,
     MachineBenched,
     MachineUnbenched,
+    MachineUsed,
     MetricsLogged,
     Notice,
     PlanChanged,
@@ -31,26 +33,36 @@ class TogetherView:
     def __init__(self) -> None:
         self.state = RunState()
         self._told: set[object] = set()
+        self._metric_steps: dict[str, int] = {}
+        self._tellers: dict[str, str] = {}
 
     def take(self, chunks: list[tuple[str, str]]) -> Iterator[tuple[Record, RunState]]:
         """What is new in some lines of several workers' files, in the order in which it happened."""
-        records = [record for file, lines in chunks for record in parse_lines(lines.encode(), Path(file))]
-        for record in sorted(records, key=lambda record: record.time):
-            if self._is_new(record.event):
+        records = [(record, file) for file, lines in chunks for record in parse_lines(lines.encode(), Path(file))]
+        for record, file in sorted(records, key=lambda told: told[0].time):
+            if self._is_new(record.event, file):
                 self.state = apply(self.state, record)
-                yield record, self.state
+                is_use = isinstance(record.event, MachineUsed)
+                yield record, replace(self.state, machine=_machine(file)) if is_use else self.state
 
-    def end(self, reason: str) -> None:
+    def end(self, reason: str) -> tuple[Record, RunState]:
         """The run's end is the host's to tell: one worker's end is not the run's."""
         ended = RunEnded(reason=cast("Literal['finished', 'stopped', 'failed']", reason), step=self.state.step)
         record = Record(sequence=0, time=self.state.updated_at, event=ended)
         self.state = apply(self.state, record)
+        return record, self.state
 
-    def _is_new(self, event: AnyEvent) -> bool:
+    def _is_new(self, event: AnyEvent, file: str) -> bool:
         match event:
             case StepCommitted(step=step):
                 return step > self.state.step
-            case CheckpointSaved() | MetricsLogged():
+            case MetricsLogged(step=step, values=values):
+                is_new = any(step > self._metric_steps.get(name, -1) for name in values)
+                self._metric_steps.update(dict.fromkeys(values, step) if is_new else {})
+                return is_new
+            case MachineUsed():  # of several workers on a machine, one tells
+                return self._tellers.setdefault(_machine(file), file) == file
+            case CheckpointSaved():
                 return True
             case RunEnded():
                 return False
@@ -61,6 +73,10 @@ class TogetherView:
             return False
         self._told.add(key)
         return True
+
+
+def _machine(file: str) -> str:
+    return Path(file).stem.rpartition("-")[0]
 
 
 def _key(event: AnyEvent) -> object:

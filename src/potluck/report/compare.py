@@ -10,6 +10,8 @@ from potluck.report.rows import Rows, loss_rows, throughput_rows
 from potluck.report.view import RunView
 from potluck.report.words import duration, number, percent
 
+_EQUAL = 1.03  # one run each says no more than that
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
@@ -66,6 +68,23 @@ def compare(
         target_accuracy=target_accuracy,
         differing=_differing([_settings(view) for view in views]),
     )
+
+
+def verdict(comparison: Comparison) -> str:
+    """Which run was fastest, and by how much; runs that are within a few percent are not told apart."""
+    fastest = comparison.fastest
+    if fastest is None:
+        return "no run has committed a step"
+    others = sorted((run for run in comparison.runs if run.samples_per_s), key=lambda run: -run.samples_per_s)[1:]
+    equal = [run for run in others if fastest.samples_per_s <= _EQUAL * run.samples_per_s]
+    slower = [f"{fastest.samples_per_s / run.samples_per_s:.2f} times {run.run}" for run in others if run not in equal]
+    names = [fastest.run, *(run.run for run in equal)]
+    head = f"{_listed(names)} {'are equally fast' if equal else 'is fastest'}: {fastest.samples_per_s:,.1f} samples/s"
+    return f"{head}, {_listed(slower)}" if slower else head
+
+
+def _listed(words: Sequence[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from potluck.report.compare import Comparison, curves, table
+from potluck.report.compare import Comparison, curves, table, verdict
 from potluck.report.page import drawing, make_page
 from potluck.report.view import RunView
 
@@ -23,7 +23,7 @@ def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
         )
         if times
         else None,
-        "speeds": plots.by_run(speeds, "samples_per_s", "samples/s", runs) if speeds else None,
+        "speeds": plots.by_run(speeds, "samples_per_s", "samples/s", runs, from_zero=True) if speeds else None,
         "losses": plots.by_run(losses, "loss", "training loss", runs) if losses else None,
     }
     headings, lines = table(comparison)
@@ -31,7 +31,8 @@ def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
         "comparison.html.j2",
         comparison=comparison,
         runs=runs,
+        verdict=verdict(comparison),
         headings=headings,
         lines=lines,
-        svg={name: plots.to_svg(chart) for name, chart in charts.items() if chart is not None},
+        svg={name: chart.to_svg() for name, chart in charts.items() if chart is not None},
     )

@@ -1,7 +1,8 @@
 """Where people already look: a run's numbers into TensorBoard's files or an MLflow run, while it trains."""
 
+import importlib.util
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -21,18 +22,27 @@ _MLFLOW_STATES = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED
 _MOST_IN_BATCH = 500  # MLflow takes at most 1000 at once
 
 
-@contextmanager
-def open_outlet(kind: str | None, folder: RunFolder) -> Iterator[Outlet]:
-    """Something that takes every event of one worker; without a kind it does nothing."""
+def check_outlet(kind: str | None) -> None:
+    """Refuse a word that is none, or one whose package is missing, before anything is started for it."""
     if kind is None:
-        yield lambda _record, _state: None
         return
     if kind not in OUTLETS:
         raise ReportError(f"Potluck cannot log to {kind!r}", fix=did_you_mean(kind, OUTLETS))
-    try:
-        outlet = OUTLETS[kind](folder)
-    except ImportError as error:
-        raise ReportError(f"{kind} is not installed ({error.name} is missing)", fix=f"pip install {kind}") from None
+    if importlib.util.find_spec(kind) is None:
+        raise ReportError(f"{kind} is not installed", fix=f"pip install {kind}")
+
+
+@contextmanager
+def open_outlet(kind: str | None, folder: RunFolder, settings: Mapping[str, Any] | None = None) -> Iterator[Outlet]:
+    """Something that takes every event of a run once; without a kind it does nothing.
+
+    Settings are those in the run's folder, unless that is on another machine.
+    """
+    check_outlet(kind)
+    if kind is None:
+        yield lambda _record, _state: None
+        return
+    outlet = OUTLETS[kind](folder, settings)
     try:
         yield outlet.take
     finally:
@@ -42,7 +52,7 @@ def open_outlet(kind: str | None, folder: RunFolder) -> Iterator[Outlet]:
 class _TensorBoard:
     """Event files in <run>/logs/tensorboard; a resumed run adds a file, and TensorBoard joins them."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, _: Mapping[str, Any] | None) -> None:
         from tensorboard.summary.writer.event_file_writer import EventFileWriter  # noqa: PLC0415
 
         self._folder = folder.path / "logs" / "tensorboard"
@@ -68,11 +78,11 @@ class _TensorBoard:
 class _MLflow:
     """One MLflow run for the whole run, wherever MLFLOW_TRACKING_URI says; resuming goes on with it."""
 
-    def __init__(self, folder: RunFolder) -> None:
+    def __init__(self, folder: RunFolder, settings: Mapping[str, Any] | None) -> None:
         import mlflow  # noqa: PLC0415
 
-        self._client = mlflow.MlflowClient()
         self._folder = folder
+        self._settings = settings
         self._id_file: Path = folder.path / "logs" / "mlflow_run_id"
         self._waiting: list[Any] = []
         self._sent_at = time.monotonic()
@@ -80,11 +90,12 @@ class _MLflow:
         self._ended = ""
         self._id = ""
         try:
+            self._client = mlflow.MlflowClient()
             experiment = self._client.get_experiment_by_name("potluck")
             self._experiment_id = experiment.experiment_id if experiment else self._client.create_experiment("potluck")
         except mlflow.exceptions.MlflowException as error:
             raise ReportError(
-                f"MLflow at {mlflow.get_tracking_uri()} does not answer: {error}",
+                f"MLflow cannot be used with {mlflow.get_tracking_uri()}: {error}",
                 fix="check MLFLOW_TRACKING_URI, or leave --log-to mlflow out",
             ) from None
 
@@ -123,9 +134,14 @@ class _MLflow:
             return
         self._id = self._client.create_run(self._experiment_id, run_name=self._folder.name).info.run_id
         write_text(self._id_file, self._id + "\n")
-        if self._folder.settings_file.is_file():
-            for key, value in (yaml.safe_load(self._folder.settings_file.read_text()) or {}).items():
-                self._client.log_param(self._id, key, value)
+        for key, value in self._known_settings().items():
+            self._client.log_param(self._id, key, value)
+
+    def _known_settings(self) -> Mapping[str, Any]:
+        file = self._folder.settings_file
+        if self._settings is None and file.is_file():
+            return dict(yaml.safe_load(file.read_text()) or {})
+        return self._settings or {}
 
     def _send(self) -> None:
         """In the background: training does not wait for a server."""

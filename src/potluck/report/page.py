@@ -29,7 +29,7 @@ def render(view: RunView) -> str:
         "page.html.j2",
         story=story,
         causes=CAUSES,
-        svg={name: plots.to_svg(draw(data)) if data else "" for name, (draw, data) in charts.items()},
+        svg={name: draw(data).to_svg() if data else "" for name, (draw, data) in charts.items()},
         began=datetime.fromtimestamp(story.began_at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         settings=view.settings,
     )

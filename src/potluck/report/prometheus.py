@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from potluck.report.pace import recent_parts, recent_samples_per_s
 from potluck.report.view import RunView
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -17,6 +18,7 @@ _HELP = {
     "potluck_run_plan_changes": "Plans after the first.",
     "potluck_run_fault_seconds": "What machines coming and going cost those who stayed.",
     "potluck_run_up": "1 while a process trains the run.",
+    "potluck_run_damaged": "1 if its events cannot be read; `potluck report` says why.",
     "potluck_machine_here": "1 while a machine takes part in the newest steps.",
     "potluck_machine_share": "A machine's part of the global batch by the plan in force.",
     "potluck_machine_step_seconds": "A mean step of the last seconds, by part.",
@@ -28,27 +30,31 @@ _HELP = {
 }
 
 
-def expose(views: Iterable[RunView]) -> str:
-    """The text of a scrape; a value that is not known is left out."""
+def expose(views: Iterable[RunView], damaged: Iterable[str] = ()) -> str:
+    """The text of a scrape; a value that is not known is left out. Damaged runs are told of by name."""
     samples: dict[str, list[str]] = {name: [] for name in _HELP}
     for view in views:
         for name, value, labels in [*_of_run(view), *_of_machines(view)]:
             if value is not None:
-                words = {"run": view.folder.name, **labels}
-                pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in words.items())
-                samples[name].append(f"{name}{{{pairs}}} {float(value)!r}")
+                samples[name].append(_line(name, value, {"run": view.folder.name, **labels}))
+    samples["potluck_run_damaged"] = [_line("potluck_run_damaged", 1, {"run": run}) for run in damaged]
     lines = []
     for name, found in samples.items():
         if found:
             lines += [f"# HELP {name} {_HELP[name]}", f"# TYPE {name} gauge", *found]
-    return "\n".join(lines) + "\n"
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _line(name: str, value: float, labels: dict[str, str]) -> str:
+    pairs = ",".join(f'{key}="{_escape(text)}"' for key, text in labels.items())
+    return f"{name}{{{pairs}}} {float(value)!r}"
 
 
 def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]:
     state, account = view.state, view.account()
     yield "potluck_run_step", state.step, {}
     yield "potluck_run_last_step", state.last_step or None, {}
-    yield "potluck_run_samples_per_second", view.recent_samples_per_s(_RECENT_S), {}
+    yield "potluck_run_samples_per_second", recent_samples_per_s(view, _RECENT_S), {}
     yield "potluck_run_efficiency", None if account is None else account.efficiency, {}
     yield "potluck_run_predicted_samples_per_second", state.predicted_samples_per_s or None, {}
     yield "potluck_run_loss", state.loss, {}
@@ -81,7 +87,7 @@ def _of_machines(view: RunView) -> Iterable[tuple[str, float | None, dict[str, s
             yield "potluck_machine_network_bytes_per_second", now.sent_bytes_per_s + now.received_bytes_per_s, labels
             yield "potluck_machine_gpu_busy", sum(busy) / len(busy) if busy else None, labels
             yield "potluck_machine_gpu_power_watts", sum(power) if power else None, labels
-    for machine, parts in view.recent_parts(_RECENT_S).items():
+    for machine, parts in recent_parts(view, _RECENT_S).items():
         for part, seconds in parts.items():
             yield "potluck_machine_step_seconds", seconds, {"machine": machine, "part": part}
 

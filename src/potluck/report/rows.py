@@ -2,18 +2,19 @@
 
 from typing import Any, TypeAlias
 
-import numpy as np
-
+from potluck.events.types import MachineUsed
 from potluck.report.account import CAUSES
 from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
 
 Rows: TypeAlias = list[dict[str, Any]]
 
-_OWN, _STEPS = COLUMNS.index("own_samples"), COLUMNS.index("steps")
+_OWN, _STEPS, _SECONDS = COLUMNS.index("own_samples"), COLUMNS.index("steps"), COLUMNS.index("seconds")
 _LOSS, _NUM_LOSSES = COLUMNS.index("loss"), COLUMNS.index("num_losses")
 _MOST_MACHINES = 7  # as many as there are colours that everybody can tell apart
 OTHERS = "others"
+_MOST_LINES = 24
+_MOST_MOMENTS = 2000
 
 
 def part_names() -> dict[str, str]:
@@ -27,13 +28,14 @@ def throughput_rows(view: RunView) -> Rows:
     """Samples/s that the run achieved over time, and the sum of what its machines would do alone."""
     _, starts, width_s, sums = view.series()
     rows: Rows = []
-    if len(starts):
-        widths_s = np.minimum(width_s, view.updated_at - starts)
-        for start, wide_s, samples in zip(
-            starts.tolist(), widths_s.tolist(), sums[:, :, _OWN].sum(axis=0), strict=True
-        ):
-            if wide_s > width_s / 2:  # the last bin is still being filled
-                rows.append(_at(view, start + wide_s / 2, samples_per_s=float(samples) / wide_s, line="achieved"))
+    for index, start in enumerate(starts.tolist()):
+        steps, seconds = sums[:, index, _STEPS], sums[:, index, _SECONDS]
+        if steps.any():
+            # Steps are counted where they end, so a bin's own width would make saw teeth: what they took does not.
+            took_s = seconds[steps == steps.max()].min()
+            wide_s = min(width_s, view.updated_at - start)
+            speed = float(sums[:, index, _OWN].sum() / took_s) if took_s else 0.0
+            rows.append(_at(view, start + wide_s / 2, samples_per_s=speed, line="achieved"))
     for at, plan in view.plans:
         alone = sum(speed for worker, speed in plan.solo_samples_per_s.items() if plan.shares.get(worker))
         rows.append(_at(view, at, samples_per_s=alone, line="sum of solo speeds"))
@@ -95,12 +97,13 @@ def score_rows(view: RunView) -> Rows:
 
 
 def presence_rows(view: RunView) -> Rows:
-    """When each machine took part, and when it was away or benched."""
-    rows: Rows = []
-    for name, gaps in list(view.absences().items()):
+    """When each machine took part, and when it was away or benched; of very many, those that were not always here."""
+    stretches: dict[str, Rows] = {machine: [] for machine in view.machines}
+    for name, gaps in view.absences().items():
         worker = view.workers[name]
         ahead_s = view.ahead_s(name)
         begin, end = worker.state.started_at - ahead_s, worker.state.updated_at - ahead_s
+        rows = stretches[worker.machine]
         for gap in gaps:
             rows.append(_stretch(view, worker.machine, "here", begin, gap.since))
             rows.append(_stretch(view, worker.machine, "away", gap.since, gap.until or view.updated_at))
@@ -108,32 +111,44 @@ def presence_rows(view: RunView) -> Rows:
         if not gaps or gaps[-1].until is not None:
             rows.append(_stretch(view, worker.machine, "here", begin, end))
     for at, _, machine, until in _benchings(view):
-        rows.append(_stretch(view, machine, "benched", at, until))
-    return [row for row in rows if row["until"] > row["t"]]
+        stretches.setdefault(machine, []).append(_stretch(view, machine, "benched", at, until))
+    if len(stretches) > _MOST_LINES:
+        changed = sorted(stretches, key=lambda machine: all(row["state"] == "here" for row in stretches[machine]))
+        stretches = {machine: stretches[machine] for machine in stretches if machine in changed[:_MOST_LINES]}
+    return [row for rows in stretches.values() for row in rows if row["until"] > row["t"]]
 
 
 def usage_rows(view: RunView) -> Rows:
-    """CPU, memory, network, GPU and power of every machine, where it is known."""
+    """CPU, memory, network, GPU and power of every machine, where it is known; of many machines, fewer moments."""
     rows: Rows = []
+    label = _labels(view)
+    every = max(1, -(-sum(len(worker.used) for worker in view.workers.values()) // _MOST_MOMENTS))
     seen = set()
     for worker in view.workers.values():
         if worker.machine in seen:
             continue
-        for at, used in worker.used:
+        for at, used in list(worker.used)[::-every]:
             seen.add(worker.machine)
-            values = {
-                "CPU busy, %": 100 * used.cpu,
-                "memory, %": 100 * used.memory_bytes / max(1, used.memory_total_bytes),
-                "network, MB/s": (used.sent_bytes_per_s + used.received_bytes_per_s) / 1e6,
-            }
-            busy = [gpu.busy for gpu in used.gpus if gpu.busy is not None]
-            power = [gpu.power_w for gpu in used.gpus if gpu.power_w is not None]
-            if busy:
-                values["GPU busy, %"] = 100 * sum(busy) / len(busy)
-            if power:
-                values["GPU power, W"] = sum(power)
-            rows.extend(_at(view, at, machine=worker.machine, what=what, value=value) for what, value in values.items())
+            rows.extend(
+                _at(view, at, machine=label[worker.machine], who=worker.machine, what=what, value=value)
+                for what, value in _use(used).items()
+            )
     return rows
+
+
+def _use(used: MachineUsed) -> dict[str, float]:
+    values = {
+        "CPU busy, %": 100 * used.cpu,
+        "memory, %": 100 * used.memory_bytes / max(1, used.memory_total_bytes),
+        "network, MB/s": (used.sent_bytes_per_s + used.received_bytes_per_s) / 1e6,
+    }
+    busy = [gpu.busy for gpu in used.gpus if gpu.busy is not None]
+    power = [gpu.power_w for gpu in used.gpus if gpu.power_w is not None]
+    if busy:
+        values["GPU busy, %"] = 100 * sum(busy) / len(busy)
+    if power:
+        values["GPU power, W"] = sum(power)
+    return values
 
 
 def _benchings(view: RunView) -> list[tuple[float, int, str, float]]:

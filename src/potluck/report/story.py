@@ -4,8 +4,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck.report.account import Account
+from potluck.report.history import Happening
 from potluck.report.timeline import COLUMNS
-from potluck.report.view import Happening, RunView
+from potluck.report.view import RunView
 from potluck.report.words import duration, number, percent, scores_text
 
 FAULTS = ("left", "back", "restarted", "resumed", "benched", "unbenched")

@@ -1,7 +1,6 @@
 """A run as it stands: everything that pages, reports and comparisons show, refreshed by reading only what is new."""
 
-from collections import deque
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final
 
@@ -17,31 +16,19 @@ from potluck.events.types import (
     MachineBenched,
     MachineUnbenched,
     MachineUsed,
-    Notice,
     PlanChanged,
     Record,
-    RunResumed,
     RunStarted,
     StepCommitted,
 )
 from potluck.report.account import Account, account_of
-from potluck.report.ledger import PARTS, Floats, Ledger, step_columns
+from potluck.report.history import Happening, History
+from potluck.report.ledger import Floats, Ledger, step_columns
 from potluck.report.links import SendingRates
-from potluck.report.timeline import COLUMNS, Timeline
-from potluck.report.worker import MOST_KEPT, Absence, Worker, is_gone
+from potluck.report.timeline import Timeline
+from potluck.report.worker import Absence, Worker, is_gone
 
 _LOCKSTEP: Final = 2048  # files are read side by side, so that few steps wait for their other parts
-_STEPS, _SECONDS = COLUMNS.index("steps"), COLUMNS.index("seconds")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Happening:
-    """One line of a run's history."""
-
-    time: float
-    machine: str
-    kind: str
-    text: str
 
 
 class RunView:
@@ -63,8 +50,7 @@ class RunView:
         self._ledger = Ledger()
         self._benched: dict[str, str] = {}
         self._links = SendingRates()
-        self._happenings: deque[Happening] = deque(maxlen=MOST_KEPT)
-        self._told: set[tuple[str, str]] = set()
+        self._history = History()
 
     def refresh(self) -> int:
         """Read what is new; returns how many events that was."""
@@ -103,7 +89,7 @@ class RunView:
     @property
     def status(self) -> str:
         """finished, stopped, failed, running or interrupted."""
-        return status_of(self.folder.event_files(), self.state)
+        return status_of(self.folder, self.state)
 
     @property
     def machines(self) -> list[str]:
@@ -172,48 +158,8 @@ class RunView:
 
     def happenings(self) -> list[Happening]:
         """Comings, goings, plans and notices in the order of time; the last some hundred."""
-        lines = list(self._happenings)
-        for name, gaps in self.absences().items():
-            machine = self.workers[name].machine
-            for gap in gaps:
-                missed = gap.last_step - gap.first_step + 1
-                lines.append(
-                    Happening(time=gap.since, machine=machine, kind="left", text=f"gone at step {gap.first_step}")
-                )
-                if gap.until is not None:
-                    text = f"back at step {gap.last_step + 1}; {missed} steps were done without it"
-                    lines.append(Happening(time=gap.until, machine=machine, kind="back", text=text))
-        return sorted(lines, key=lambda line: line.time)
-
-    def parts(self) -> dict[str, dict[str, float]]:
-        """The mean step of every machine by part, in seconds, over the whole run."""
-        names, _, _, sums = self.series()
-        return self._mean_parts({name: sums[index].sum(axis=0) for index, name in enumerate(names)})
-
-    def recent_parts(self, seconds: float) -> dict[str, dict[str, float]]:
-        """The same over the last seconds."""
-        totals = {name: worker.sum_of_recent(seconds) for name, worker in self.workers.items()}
-        return self._mean_parts(totals)
-
-    def recent_samples_per_s(self, seconds: float) -> float:
-        """Throughput of the last seconds before the newest step."""
-        farthest = max(self.workers.values(), key=lambda worker: worker.state.step, default=None)
-        if farthest is None:
-            return 0.0
-        total = farthest.sum_of_recent(seconds)
-        return float(farthest.state.global_batch * total[_STEPS] / total[_SECONDS]) if total[_SECONDS] else 0.0
-
-    def _mean_parts(self, totals: dict[str, Floats]) -> dict[str, dict[str, float]]:
-        by_machine: dict[str, Floats] = {}
-        for name, total in totals.items():
-            machine = self.workers[name].machine
-            by_machine[machine] = by_machine.get(machine, 0.0) + total
-        first = COLUMNS.index(PARTS[0])
-        return {
-            machine: {part: float(total[first + index] / total[0]) for index, part in enumerate(PARTS)}
-            for machine, total in by_machine.items()
-            if total[0]
-        }
+        gaps = [(self.workers[name].machine, gap) for name, gaps in self.absences().items() for gap in gaps]
+        return self._history.with_absences(gaps)
 
     def _read_settings(self) -> None:
         try:
@@ -224,6 +170,12 @@ class RunView:
 
     def _take(self, worker: Worker, records: list[Record]) -> None:
         self.num_events += len(records)
+        uses = [(record.time, record.event) for record in records if isinstance(record.event, MachineUsed)]
+        if uses:  # every few seconds: they must not cut steps into short groups
+            ahead_s = self._measure_ahead_s(worker)
+            worker.used.extend((at - ahead_s, used) for at, used in uses)
+            records = [record for record in records if type(record.event) is not MachineUsed]
+            worker.state = replace(worker.state, updated_at=uses[-1][0])
         for is_step, group in groupby(records, key=_is_step):
             alike = list(group)
             if is_step:
@@ -232,6 +184,8 @@ class RunView:
                 for record in alike:
                     self._take_other(worker, record)
                 worker.state = replay(alike, worker.state)
+        for _, used in uses:  # now the worker's machine is known
+            self._links.add(worker.machine, used)
 
     def _take_steps(self, worker: Worker, records: list[Record]) -> None:
         events: list[StepCommitted] = [record.event for record in records]  # type: ignore[misc]
@@ -256,42 +210,24 @@ class RunView:
 
     def _take_other(self, worker: Worker, record: Record) -> None:
         at = record.time - self._measure_ahead_s(worker)
+        is_known_plan = isinstance(record.event, PlanChanged) and record.event.step in self._ledger.plans
+        if not is_known_plan:  # everybody tells of a plan, and of large runs that is long
+            self._history.take(at, record.event, machine=worker.machine, has_started=bool(worker.starts))
         match record.event:
-            case RunStarted(machine=machine, device=device):
-                kind = "restarted" if worker.starts else "joined"
+            case RunStarted():
                 worker.starts.append(at)
-                text = f"{kind}, a worker on {device}"
-                self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=text))
-            case RunResumed(step=step, checkpoint=checkpoint):
-                self._tell(at, worker.machine, "resumed", f"goes on after step {step} from {checkpoint}")
             case PlanChanged(step=step) as plan:
-                if step not in self._ledger.plans:
+                if not is_known_plan:
                     self.plans.append((at, plan))
-                if plan.reason:
-                    shares = ", ".join(f"{name} {share}" for name, share in plan.shares.items())
-                    self._tell(at, "", "plan", f"from step {step}: {shares} ({plan.reason})")
                 self._ledger.plans[step] = plan
                 for name in [name for name, share in plan.shares.items() if share]:
                     self._benched.pop(plan.machines.get(name, name), None)
-            case MachineBenched(machine=machine, reason=reason, step=step):
+            case MachineBenched(machine=machine, reason=reason):
                 self._benched[machine] = reason
-                self._tell(at, machine, "benched", f"{machine} is benched from step {step}: {reason}")
-            case MachineUnbenched(machine=machine, reason=reason, step=step):
+            case MachineUnbenched(machine=machine):
                 self._benched.pop(machine, None)
-                self._tell(at, machine, "unbenched", f"{machine} takes part again from step {step}: {reason}")
             case Evaluated(step=step, name=name) as event:
                 self.scores[step, name] = (at, event)
-            case Notice(text=text):
-                self._tell(at, worker.machine, "notice", text)
-            case MachineUsed() as event:
-                worker.used.append((at, event))
-                self._links.add(worker.machine, event)
-
-    def _tell(self, at: float, machine: str, kind: str, text: str) -> None:
-        """Once, although every worker says it."""
-        if (kind, text) not in self._told:
-            self._told.add((kind, text))
-            self._happenings.append(Happening(time=at, machine=machine, kind=kind, text=text))
 
 
 def _is_step(record: Record) -> bool:

@@ -4,8 +4,14 @@ import sys
 
 import pytest
 from streamlit.testing.v1 import AppTest
+from typer.testing import CliRunner
 
+from potluck.cli import app
+from potluck.dashboard import launching, warnings
 from potluck.dashboard.launching import APP, is_local, plan_service
+from potluck.doctor.finding import Finding
+from potluck.events.log import EventLog
+from potluck.meeting.token import dashboard_password, load_or_make_token
 from tests.unit.report.runs import crashed, damaged, eventful, half_written
 
 PAGES = ("Runs", "Run", "Compare")
@@ -93,8 +99,40 @@ def test_strangers_see_nothing_without_the_password(open_page, monkeypatch):
     assert "eventful" in texts(app)
 
 
+def test_the_password_on_a_hosts_machine_is_made_of_its_token_and_does_not_tell_it(workplace, monkeypatch):
+    token = load_or_make_token(workplace / "home" / "host")
+    told = []
+    monkeypatch.setattr(launching, "serve", lambda served, _: told.append(served.password))
+    for _ in range(2):  # the same after a restart
+        shown = CliRunner().invoke(app, ["dashboard", "--address", "0.0.0.0"])
+        assert f"password: {told[-1]}\n" in shown.output
+    assert told == [dashboard_password(token)] * 2
+    assert token.hex() not in shown.output
+    CliRunner().invoke(app, ["dashboard"])
+    assert told[-1] is None
+
+
 def test_wider_than_this_machine_means_a_password():
     assert plan_service("127.0.0.1", 8501, None).password is None
     assert len(plan_service("0.0.0.0", 8501, None).password) >= 12
-    assert plan_service("0.0.0.0", 8501, "known").password == "known"
+    assert plan_service("0.0.0.0", 8501, "known", "of the host").password == "known"
+    assert plan_service("0.0.0.0", 8501, None, "of the host").password == "of the host"
+    assert plan_service("127.0.0.1", 8501, None, "of the host").password is None
     assert [is_local(address) for address in ("localhost", "::1", "192.168.1.7", "rosa")] == [True, True, False, False]
+
+
+@pytest.mark.parametrize("page", ["Runs", "Run"])
+def test_the_doctor_warns_where_people_look(open_page, monkeypatch, page):
+    found = [
+        Finding(id="battery", machine="rosa", status="warn", what="on battery"),
+        Finding(id="port-in-use", machine="rosa", status="fail", what="the host has it"),
+        Finding(id="wifi", machine="rosa", status="ok", what="a cable"),
+    ]
+    monkeypatch.setattr(warnings, "examine_machine", lambda _: found)
+    warnings._doctor_says.clear()
+    log = EventLog(eventful(open_page.runs_dir).event_file("rosa", 0))  # somebody trains it
+    shown = texts(open_page(page))
+    log.close()
+    warnings._doctor_says.clear()
+    assert "The doctor says of this machine: on battery (fix: potluck doctor --check battery)" in shown
+    assert shown.count("The doctor says") == 1

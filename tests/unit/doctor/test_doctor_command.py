@@ -133,6 +133,7 @@ def test_one_check_alone(run):
     [
         (["--check", "mtu"], ["mtu is about several machines", "--cluster --check mtu"]),
         (["--undo"], ["--undo belongs to --fix-script"]),
+        (["--expect", "rosa"], ["--expect belongs to --cluster"]),
         (["--port", "1234"], ["--port belongs to --listen"]),
         (["--listen", "--reach", "10.0.0.1"], ["--listen and --reach are two things"]),
     ],

@@ -6,7 +6,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potluck.core.errors import EventLogError
-from potluck.events.log import EventLog, is_being_written, read_records
+from potluck.events.alive import is_held
+from potluck.events.log import EventLog, read_records
 from potluck.events.types import Evaluated, MetricsLogged, Notice, StepCommitted, finite
 
 
@@ -70,11 +71,11 @@ def test_events_of_a_newer_potluck_are_passed_over(tmp_path):
 def test_a_file_has_one_writer(tmp_path):
     path = tmp_path / "log"
     log = EventLog(path)
-    assert is_being_written(path)
+    assert is_held(path)
     with pytest.raises(EventLogError, match="another process"):
         EventLog(path)
     log.close()
-    assert not is_being_written(path)
+    assert not is_held(path)
 
 
 def test_a_reader_beside_the_writer_sees_whole_lines_only(tmp_path):
@@ -144,7 +145,7 @@ def test_asking_whether_a_run_lives_does_not_refuse_its_start(tmp_path):
     path = tmp_path / "log"
     EventLog(path).close()
     stop = threading.Event()
-    asking = threading.Thread(target=lambda: [is_being_written(path) for _ in iter(stop.is_set, True)])
+    asking = threading.Thread(target=lambda: [is_held(path) for _ in iter(stop.is_set, True)])
     asking.start()
     for _ in range(200):
         EventLog(path).close()

@@ -16,6 +16,8 @@ from potluck.meeting.point import MeetingPoint
 from potluck.meeting.proof import FailureLimit
 from potluck.meeting.roster import Roster
 from potluck.meeting.service import make_service
+from potluck.meeting.token import metrics_key
+from potluck.report.prometheus import CONTENT_TYPE
 from tests.unit.meeting.test_doorway import facts
 from tests.unit.meeting.test_runs_on_machines import record
 
@@ -56,7 +58,7 @@ def test_only_the_version_can_be_asked_without_a_credential(service):
             answer = client.request(method, path.replace("{run}", "one"), headers={"Authorization": ""})
             assert answer.status_code == (200 if path == "/version" else 401), (method, path)
             asked += 1
-    assert asked >= 14
+    assert asked >= 15
     assert client.get("/docs").status_code == client.get("/openapi.json").status_code == 404
 
 
@@ -65,6 +67,25 @@ def test_a_wrong_credential_is_refused_with_words(service, header):
     answer = service[0].get("/status", headers={"Authorization": header})
     assert answer.status_code == 401
     assert answer.json()["fix"]
+
+
+def test_the_key_for_metrics_reads_them_and_opens_nothing_else(service):
+    client, app, _ = service
+    watcher = {"Authorization": f"Bearer {metrics_key(b't' * 16)}"}
+    answer = client.get("/metrics", headers=watcher)
+    assert (answer.status_code, answer.headers["content-type"]) == (200, CONTENT_TYPE)
+    assert client.get("/metrics").status_code == 200  # a machine may look as well
+    for path, methods in app.openapi()["paths"].items():
+        if path not in ("/version", "/metrics"):
+            for method in methods:
+                assert client.request(method, path.replace("{run}", "one"), headers=watcher).status_code == 401, path
+
+
+def test_guessing_the_key_for_metrics_has_to_wait(service):
+    client, _, door = service
+    door.failures = FailureLimit(most=3)
+    wrong = {"Authorization": f"Bearer {'0' * 64}"}
+    assert [client.get("/metrics", headers=wrong).status_code for _ in range(4)] == [401, 401, 401, 429]
 
 
 def test_one_machine_cannot_write_anothers_files(service):

@@ -2,7 +2,17 @@
 
 import msgspec
 
-from potluck.events.types import EpochEnded, Evaluated, Notice, Record, RunEnded, StepCommitted, TrainingBegan
+from potluck.events.types import (
+    EpochEnded,
+    Evaluated,
+    MachineUsed,
+    MetricsLogged,
+    Notice,
+    Record,
+    RunEnded,
+    StepCommitted,
+    TrainingBegan,
+)
 from potluck.meeting.together_view import TogetherView
 
 
@@ -48,9 +58,22 @@ def test_a_loss_is_told_once_however_long_each_worker_stood_still():
     assert len(told(view, first, second)) == 1
 
 
+def test_numbers_of_the_script_are_told_once_and_use_once_a_machine():
+    view = TogetherView()
+    used = MachineUsed(cpu=0.5, memory_bytes=1, memory_total_bytes=2, sent_bytes_per_s=0.0, received_bytes_per_s=0.0)
+    mine = MetricsLogged(step=3, values={"mine": 1.0})
+    later = MetricsLogged(step=4, values={"mine": 1.0})
+    first = ("events/rosa-0.jsonl", lines(step(3), mine, used, later))
+    others = [(f"events/{worker}.jsonl", lines(step(3), mine, used, start=0.5)) for worker in ("rosa-1", "lily-2")]
+    found = [(record.event, state.machine) for record, state in view.take([first, *others])]
+    assert [machine for event, machine in found if event == used] == ["rosa", "lily"]
+    assert [event for event, _ in found if isinstance(event, MetricsLogged)] == [mine, later]
+
+
 def test_one_workers_end_is_not_the_runs():
     view = TogetherView()
     assert told(view, ("events/rosa-0.jsonl", lines(step(1), RunEnded(reason="stopped", step=1)))) == [step(1)]
     assert view.state.ended == ""
-    view.end("finished")
-    assert view.state.ended == "finished"
+    record, state = view.end("finished")
+    assert record.event == RunEnded(reason="finished", step=1)
+    assert state.ended == view.state.ended == "finished"

@@ -12,6 +12,7 @@ from potluck.core.errors import ReportError
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import read_records
 from potluck.events.state import RunState, apply
+from potluck.report import outlets
 from potluck.report.outlets import open_outlet
 from tests.unit.report.runs import eventful
 
@@ -73,6 +74,13 @@ def test_nothing_is_written_where_nothing_is_asked_for(tmp_path):
     folder = eventful(tmp_path)
     feed(None, folder)
     assert not (folder.path / "logs").exists()
+
+
+def test_a_missing_package_is_told_with_its_fix(tmp_path, monkeypatch):
+    monkeypatch.setattr(outlets.importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(ReportError, match="mlflow is not installed") as error:
+        outlets.check_outlet("mlflow")
+    assert error.value.fix == "pip install mlflow"
 
 
 def test_an_unknown_outlet_is_answered_with_the_known_ones(tmp_path):

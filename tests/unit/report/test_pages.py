@@ -11,7 +11,7 @@ import yaml
 from typer.testing import CliRunner
 
 from potluck.cli import app
-from potluck.report.compare import compare
+from potluck.report.compare import Comparison, RunFigures, compare, verdict
 from potluck.report.view import read_run
 from tests.unit.report.runs import crashed, eventful, half_written
 
@@ -113,7 +113,7 @@ def test_runs_stand_side_by_side_with_what_differed(runs_dir):
     assert [line["learning_rate"] for line in lines] == ["0.05", "0.1"]
     assert float(lines[0]["fault_s"]) > 1.0 > float(lines[1]["fault_s"])
     potluck("compare", "eventful", "other", "--html", "both.html")
-    assert "Fastest:" in (runs_dir.parent / "both.html").read_text()
+    assert "is fastest:" in (runs_dir.parent / "both.html").read_text()
 
 
 def test_without_a_target_every_run_reaches_it(runs_dir):
@@ -125,3 +125,23 @@ def test_without_a_target_every_run_reaches_it(runs_dir):
 
 def test_one_run_is_no_comparison(runs_dir):
     assert "two" in str(potluck("compare", "eventful", "eventful", fails=True).exception)
+
+
+def figures(**speeds):
+    empty = dict.fromkeys(RunFigures.__dataclass_fields__)
+    runs = [RunFigures(**{**empty, "run": name, "samples_per_s": speed}) for name, speed in speeds.items()]
+    return Comparison(runs=tuple(runs), target_loss=None, target_accuracy=None, differing={})
+
+
+def test_the_verdict_names_the_fastest_and_does_not_tell_equal_ones_apart():
+    assert (
+        verdict(figures(static=100.0, proportional=199.0, dynamic=200.0))
+        == "dynamic and proportional are equally fast: 200.0 samples/s, 2.00 times static"
+    )
+    assert verdict(figures(one=100.0, two=150.0)) == "two is fastest: 150.0 samples/s, 1.50 times one"
+    assert verdict(figures(one=0.0, two=0.0)) == "no run has committed a step"
+
+
+def test_the_verdict_stands_first(runs_dir):
+    crashed(runs_dir, "other")
+    assert potluck("compare", "eventful", "other").output.startswith("other is fastest: ")

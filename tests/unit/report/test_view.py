@@ -1,10 +1,13 @@
 """A view tells what happened in a real run, however it is read, and does not grow with it."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import replay_size
 from potluck.core.run_folder import RunFolder
 from potluck.report import ledger, rows
 from potluck.report.account import read_account
@@ -91,6 +94,40 @@ def test_a_run_that_has_only_begun_has_no_rows(tmp_path):
     assert view.account() is None
     for make in (rows.throughput_rows, rows.share_rows, rows.step_rows, rows.loss_rows, rows.score_rows):
         assert make(view) == []
+
+
+def large_run(tmp_path, num_workers=60, num_steps=500):
+    """Many machines of which one was away for a while."""
+    folder = RunFolder(tmp_path / "large")
+    replay_size.write_run(folder, num_workers, num_steps)
+    file = folder.event_file("machine050", 0)
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(line for line in lines if not re.search(rb'"step_committed","step":3\d\d,', line)))
+    return read_run(folder)
+
+
+def test_a_steady_run_has_a_steady_throughput(tmp_path):
+    folder = RunFolder(tmp_path / "steady")
+    replay_size.write_run(folder, 3, 1001)
+    shown = [row["samples_per_s"] for row in rows.throughput_rows(read_run(folder)) if row["line"] == "achieved"]
+    assert len(shown) > 50
+    assert shown == pytest.approx([3 * 32 / replay_size.STEP_S] * len(shown))
+
+
+def test_of_many_machines_those_that_were_not_always_here_are_shown(tmp_path):
+    view = large_run(tmp_path)
+    shown = rows.presence_rows(view)
+    assert len({row["machine"] for row in shown}) <= 24
+    assert [row["state"] for row in shown if row["machine"] == "machine050"] == ["here", "away", "here"]
+    assert len(rows.machine_labels(view)) == 7
+
+
+def test_use_of_many_machines_is_a_bounded_number_of_rows(tmp_path):
+    view = large_run(tmp_path)
+    assert sum(len(worker.used) for worker in view.workers.values()) == 3000
+    found = rows.usage_rows(view)
+    assert 3 * 1000 < len(found) <= 3 * 2100
+    assert {row["who"] for row in found} == set(view.machines)
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1, max_size=30))
