@@ -111,7 +111,9 @@ class Balance:
         self._bench_votes.reset()
         self._waits_s.clear()
         told = [Told(*member.told) for member in roster.members]
-        self._conclude(roster, _with_guesses(told), step, _setting(roster, batch, exchange, FIRST_LOOK), FIRST_LOOK)
+        self._conclude(
+            roster, _with_guesses(told, batch), step, _setting(roster, batch, exchange, FIRST_LOOK), FIRST_LOOK
+        )
 
     def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         """A step is done, and with it came everybody's numbers."""
@@ -228,12 +230,11 @@ def _setting(roster: Roster, batch: int, exchange: Exchange, look: Look) -> Sett
     )
 
 
-def _with_guesses(told: Sequence[Told]) -> list[Told]:
+def _with_guesses(told: Sequence[Told], batch: int) -> list[Told]:
     """A worker that knows nothing of its own cost counts as the average of the others, until its first step."""
-    known = [numbers for numbers in told if numbers.profile is not None]
-    if not known:
+    part = max(1, batch // len(told))
+    costs = [numbers.profile.seconds(part) / part for numbers in told if numbers.profile is not None]
+    if not costs:
         return list(told)
-    fixed_s = statistics.fmean(numbers.fixed_s for numbers in known)
-    per_sample_s = statistics.fmean(numbers.per_sample_s for numbers in known)
-    guess = Told(fixed_s, per_sample_s, memory_cap=0.0, error=1.0, exchange_wait_s=0.0)
+    guess = Told(0.0, statistics.fmean(costs), memory_cap=0.0, error=1.0, exchange_wait_s=0.0)
     return [numbers if numbers.profile is not None else guess for numbers in told]
