@@ -31,6 +31,8 @@ class Wishes:
     policy: str = "dynamic"
     keep: tuple[str, ...] = ()
     """Machines that are never benched."""
+    micro_batch: int | None = None
+    """The most samples at once, by hand: each piece pays what a pass costs at any size."""
 
     def __post_init__(self) -> None:
         find_policy(self.policy)
@@ -45,7 +47,8 @@ class Balance:
         self._experience = experience
         self.plan: Plan | None = None
         self._tell = tell
-        self._fit = ComputeFit()
+        self._fit = ComputeFit(memory_cap=wishes.micro_batch)
+        self._known_cap: int | None = None
         self._num_timed = 0
         self._waits_s: deque[float] = deque(maxlen=_NUM_WAITS)
         self._samples = 0
@@ -59,8 +62,9 @@ class Balance:
         """The model is known: begin with what earlier runs and trials showed of it."""
         stored = self._experience.recall(digest, gradient_bytes)
         if stored is not None:
-            self._fit, self.link = ComputeFit(stored.compute), stored.link
-            self._told = Told.of(stored.compute, self._samples, 0.0)
+            self._known_cap, self.link = stored.compute.memory_cap, stored.link
+            self._fit = ComputeFit(stored.compute, self.wishes.micro_batch)
+            self._told = Told.of(self._fit.profile(), self._samples, 0.0)
 
     @property
     def memory_cap(self) -> int | None:
@@ -73,7 +77,9 @@ class Balance:
 
     def close(self) -> None:
         """Keep what this run showed."""
-        self._experience.keep(self._fit.profile(), self._num_timed)
+        profile = self._fit.profile()
+        if profile is not None:  # pieces by hand are no limit of the machine
+            self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed)
 
     def numbers(self) -> Told:
         """What this worker tells the others about itself; fitted anew when they will look at it."""

@@ -53,7 +53,7 @@ class ComputeFit:
     def profile(self) -> ComputeProfile | None:
         """The cost as of now; the prior before the first timing, None if there was none."""
         if not self._timings:
-            return self._prior
+            return None if self._prior is None else replace(self._prior, memory_cap=self.memory_cap)
         if self._prior is not None and self._prior.curve:
             return self._prior_at_this_pace(self._prior)
         known = None if self._prior is None else self._prior.fixed_s / self._prior.per_sample_s
