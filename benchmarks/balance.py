@@ -56,7 +56,7 @@ def main() -> None:
     parser.add_argument("--cluster", default="pair", help="a shipped lab cluster or a cluster file")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=120, help="steps of every Potluck run")
-    parser.add_argument("--batch", type=int, default=384, help="global batch")
+    parser.add_argument("--batch", type=int, default=512, help="global batch")
     parser.add_argument("--policies", nargs="+", default=list(POLICIES), choices=list(POLICIES))
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     parser.add_argument("--keep", type=Path, help="a new folder that gets a run folder of each policy")

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import potluck
-from benchmarks.ddp_baseline import small_cnn, wait_for_go
+from benchmarks.ddp_baseline import PIECE, small_cnn, wait_for_go
 
 NUM_BATCHES = 8
 
@@ -35,7 +35,8 @@ def main() -> None:
     nn.functional.cross_entropy(model(images[:2]), data.tensors[1][:2]).backward()  # what torch sets up once
     inner.zero_grad()
     wait_for_go(options.go)
-    with potluck.start("run", device="cpu", load_balance_policy=options.load_balance_policy) as run:
+    policy = options.load_balance_policy
+    with potluck.start("run", device="cpu", load_balance_policy=policy, micro_batch=PIECE) as run:
         prepared, optimizer = run.prepare(model, inner)
         loader = run.loader(data, global_batch=options.batch)
         for _ in run.epochs(1 + options.steps // NUM_BATCHES, max_steps=options.steps):

@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cluster", default="laptops", help="a shipped lab cluster or a cluster file")
     parser.add_argument("--steps", type=int, default=240)
-    parser.add_argument("--batch", type=int, default=384, help="global batch")
+    parser.add_argument("--batch", type=int, default=512, help="global batch")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
     try:

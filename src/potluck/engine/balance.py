@@ -33,6 +33,8 @@ class Wishes:
     policy: str = "dynamic"
     keep: tuple[str, ...] = ()
     """Machines that are never benched."""
+    micro_batch: int | None = None
+    """The most samples at once, by hand: each piece pays what a pass costs at any size."""
 
     def __post_init__(self) -> None:
         find_policy(self.policy)
@@ -47,7 +49,8 @@ class Balance:
         self._experience = experience
         self.plan: Plan | None = None
         self._tell = tell
-        self._fit = ComputeFit()
+        self._fit = ComputeFit(memory_cap=wishes.micro_batch)
+        self._known_cap: int | None = None
         self._num_timed = 0
         self._waits_s: deque[float] = deque(maxlen=_NUM_WAITS)
         self._samples = 0
@@ -62,8 +65,9 @@ class Balance:
         """The model is known: begin with what earlier runs and trials showed of it."""
         stored = self._experience.recall(digest, gradient_bytes)
         if stored is not None:
-            self._fit, self.link = ComputeFit(stored.compute), stored.link
-            self._told = Told.of(stored.compute, self._samples, 0.0)
+            self._known_cap, self.link = stored.compute.memory_cap, stored.link
+            self._fit = ComputeFit(stored.compute, self.wishes.micro_batch)
+            self._told = Told.of(self._fit.profile(), self._samples, 0.0)
 
     @property
     def memory_cap(self) -> int | None:
@@ -76,7 +80,9 @@ class Balance:
 
     def close(self) -> None:
         """Keep what this run showed."""
-        self._experience.keep(self._fit.profile(), self._num_timed)
+        profile = self._fit.profile()
+        if profile is not None:  # pieces by hand are no limit of the machine
+            self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed)
 
     def numbers(self) -> Told:
         """What this worker tells the others about itself; fitted anew when they will look at it."""
@@ -114,7 +120,9 @@ class Balance:
         self._bench_votes.reset()
         self._waits_s.clear()
         told = [Told(*member.told) for member in roster.members]
-        self._conclude(roster, _with_guesses(told), step, _setting(roster, batch, exchange, FIRST_LOOK), FIRST_LOOK)
+        self._conclude(
+            roster, _with_guesses(told, batch), step, _setting(roster, batch, exchange, FIRST_LOOK), FIRST_LOOK
+        )
 
     def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         """A step is done, and with it came everybody's numbers."""
@@ -246,12 +254,11 @@ def _setting(roster: Roster, batch: int, exchange: Exchange, look: Look) -> Sett
     )
 
 
-def _with_guesses(told: Sequence[Told]) -> list[Told]:
+def _with_guesses(told: Sequence[Told], batch: int) -> list[Told]:
     """A worker that knows nothing of its own cost counts as the average of the others, until its first step."""
-    known = [numbers for numbers in told if numbers.profile is not None]
-    if not known:
+    part = max(1, batch // len(told))
+    costs = [numbers.profile.seconds(part) / part for numbers in told if numbers.profile is not None]
+    if not costs:
         return list(told)
-    fixed_s = statistics.fmean(numbers.fixed_s for numbers in known)
-    per_sample_s = statistics.fmean(numbers.per_sample_s for numbers in known)
-    guess = Told(fixed_s, per_sample_s, memory_cap=0.0, error=1.0, exchange_wait_s=0.0)
+    guess = Told(0.0, statistics.fmean(costs), memory_cap=0.0, error=1.0, exchange_wait_s=0.0)
     return [numbers if numbers.profile is not None else guess for numbers in told]

@@ -76,7 +76,7 @@ def start(
     }.items():
         if value is not None and value < 1:
             raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
-    wishes = Wishes(policy=load_balance_policy, keep=tuple(keep))
+    wishes = Wishes(policy=load_balance_policy, keep=tuple(keep), micro_batch=micro_batch)
     environment, launch = read_environment(), read_launch(master)
     chosen = choose_device(device or launch.device, launch.local_rank)
     use_threads(launch.num_threads)

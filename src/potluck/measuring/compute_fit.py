@@ -13,6 +13,7 @@ _WINDOW = 96
 _HALF_LIFE = 32  # timings after which one counts half
 _OTHER_PACES = ((4, 1.3), (16, 1.15))  # so many timings in a row beyond this factor: the machine itself has changed
 _NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings of sizes further away than this count less
+_APART, _BEND = 1.25, 1.08  # sizes that are clearly others; a sample that clearly costs more
 _BAD_FIT = 0.1
 _SMALLEST_PART = 16
 
@@ -52,11 +53,14 @@ class ComputeFit:
     def profile(self) -> ComputeProfile | None:
         """The cost as of now; the prior before the first timing, None if there was none."""
         if not self._timings:
-            return self._prior
+            return None if self._prior is None else replace(self._prior, memory_cap=self.memory_cap)
         if self._prior is not None and self._prior.curve:
             return self._prior_at_this_pace(self._prior)
         known = None if self._prior is None else self._prior.fixed_s / self._prior.per_sample_s
         timings = list(self._timings)
+        bent = _bent(timings, self.memory_cap)
+        if bent is not None:
+            return bent
         line = fit_line(timings, _weights(timings), known)
         ratios = [timed.seconds / line.seconds(timed) for timed in timings]
         for count, factor in _OTHER_PACES:
@@ -94,6 +98,33 @@ class ComputeFit:
                 self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
                 self._timings.extend(recent)
                 return
+
+
+def _bent(timings: Sequence[Timed], memory_cap: int | None) -> ComputeProfile | None:
+    """Where a sample of a larger part costs more than one of a smaller (caches overflow), which no line can say.
+
+    Straight through the medians of the newest size and of the newest one that is clearly another; None elsewhere.
+    """
+    newest = timings[-1].samples
+    others = [timed for timed in timings if not 1 / _APART < timed.samples / newest < _APART]
+    if not others or any(timed.pieces > 1 for timed in timings):
+        return None
+    ends = []
+    for size in (newest, others[-1].samples):
+        alike = [timed for timed in timings if abs(timed.samples / size - 1) < _NEAR][-_HALF_LIFE:]
+        of_one = [timed.seconds / timed.samples for timed in alike]
+        ends.append((size, statistics.median(of_one), len(of_one), _relative_error(of_one)))
+    (less, less_s, *_), (more, more_s, *_) = sorted(ends)
+    if min(count for _, _, count, _ in ends) < 2 or more_s < _BEND * less_s:
+        return None
+    slope = (more * more_s - less * less_s) / (more - less)
+    return ComputeProfile(
+        fixed_s=0.0,
+        per_sample_s=slope,
+        memory_cap=memory_cap,
+        error=max(error for *_, error in ends),
+        curve=((less, less * less_s),),
+    )
 
 
 def _are_beyond(factor: float, ratios: Sequence[float]) -> bool:

@@ -1,6 +1,6 @@
 """What a step costs: a worker's own work by its share, and the exchange of gradients by who is in the ring."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from potluck.core.errors import PlanError
@@ -45,26 +45,27 @@ class ComputeProfile:
 
     def slowed(self, factor: float) -> "ComputeProfile":
         """The same machine at another pace."""
-        return ComputeProfile(
+        return replace(
+            self,
             fixed_s=self.fixed_s * factor,
             per_sample_s=self.per_sample_s * factor,
-            memory_cap=self.memory_cap,
-            error=self.error,
             curve=tuple((samples, seconds * factor) for samples, seconds in self.curve),
         )
 
-    def line_near(self, samples: int) -> "ComputeProfile":
-        """The straight line that a curve is near this many samples; a line is itself."""
-        if not self.curve:
+    def near(self, samples: int) -> "ComputeProfile":
+        """The same cost near this many samples with one bend at most; it holds from half of them to twice as many."""
+        if len(self.curve) <= 1:
             return self
-        low, high = max(1, samples // 2), samples + max(1, samples // 2)
+        low, high = max(1, samples // 2), 2 * samples
         if self.memory_cap is not None:
             high = min(high, self.memory_cap)
-            low = min(low, max(1, high - 1))
+            low = min(low, max(1, high // 2))
         low_s, high_s = self._one_micro_batch(low), self._one_micro_batch(high)
         slope = (high_s - low_s) / (high - low) if high > low else self.per_sample_s
-        fixed_s = max(0.0, self._one_micro_batch(min(samples, high)) - slope * min(samples, high))
-        return ComputeProfile(fixed_s=fixed_s, per_sample_s=slope, memory_cap=self.memory_cap, error=self.error)
+        fixed_s = low_s - slope * low
+        if fixed_s >= 0:
+            return replace(self, fixed_s=fixed_s, per_sample_s=slope, curve=())
+        return replace(self, fixed_s=0.0, per_sample_s=slope, curve=((low, low_s),))
 
     def _one_micro_batch(self, samples: int) -> float:
         if samples == 0:

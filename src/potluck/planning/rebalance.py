@@ -22,21 +22,31 @@ class Told(NamedTuple):
     exchange_wait_s: float
     """The usual time from its last gradient to the end of the exchange."""
 
+    bend_samples: float = 0.0
+    """Where the cost of a sample rises: so many samples take bend_s, and each further one per_sample_s. 0: nowhere."""
+    bend_s: float = 0.0
+
     @classmethod
     def of(cls, profile: ComputeProfile | None, near: int, exchange_wait_s: float) -> "Told":
-        """What a worker with this cost and about so many samples tells; a curve as its line there."""
+        """What a worker with this cost and about so many samples tells; of a long curve what it is there."""
         if profile is None:
             return cls(0.0, 0.0, 0.0, 0.0, exchange_wait_s)
-        line = profile.line_near(max(1, near))
-        return cls(line.fixed_s, line.per_sample_s, float(line.memory_cap or 0), line.error, exchange_wait_s)
+        cost = profile.near(max(1, near))
+        bend = map(float, cost.curve[0] if cost.curve else ())
+        return cls(cost.fixed_s, cost.per_sample_s, float(cost.memory_cap or 0), cost.error, exchange_wait_s, *bend)
 
     @property
     def profile(self) -> ComputeProfile | None:
         """The cost, if the worker knows it."""
         if self.per_sample_s <= 0:
             return None
-        cap = int(self.memory_cap) or None
-        return ComputeProfile(fixed_s=self.fixed_s, per_sample_s=self.per_sample_s, memory_cap=cap, error=self.error)
+        return ComputeProfile(
+            fixed_s=self.fixed_s,
+            per_sample_s=self.per_sample_s,
+            memory_cap=int(self.memory_cap) or None,
+            error=self.error,
+            curve=((int(self.bend_samples), self.bend_s),) if self.bend_samples else (),
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,6 +92,9 @@ def rebalance(
     names = tuple(worker.name for worker in members)
     if current is None or current.workers != names:
         plan = make_plan(cluster, setting.batch, setting.policy, setting.keep)
+        even = make_plan(cluster, setting.batch, "static")
+        if plan.policy == "dynamic" and not should_change(even, plan, setting.least_gain):
+            plan = replace(even, policy=plan.policy)  # machines that are alike: what differs is noise
         return Decision(plan, cluster, "the workers changed")
     cluster = _as_seen(cluster, told, current)
     now = describe(cluster, current.shares, current.policy)

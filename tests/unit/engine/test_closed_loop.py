@@ -23,14 +23,17 @@ CLUSTERS = {
     "mixed": (0.8353, 0.5873, 0.1468, 0.1306),
     "twins": (0.9, 0.9),
 }
+LINE = ComputeProfile(fixed_s=0.012, per_sample_s=0.0018)
+# Measured with a small CNN on one core: beyond about a hundred samples the activations overflow a cache.
+BENT = ComputeProfile(fixed_s=0.001, per_sample_s=0.0025, curve=((32, 0.045), (85, 0.215)))
 EXCHANGE = Exchange(num_bytes=200_000, num_messages=2)
 
 
 class Simulated:
     """Machines whose steps cost what a fraction of a core costs, give or take a few percent."""
 
-    def __init__(self, cores, home, noise=0.03, seed=0):
-        self.costs = [ComputeProfile(fixed_s=0.012 / part, per_sample_s=0.0018 / part) for part in cores]
+    def __init__(self, cores, home, noise=0.03, seed=0, cost=LINE):
+        self.costs = [cost.slowed(1 / part) for part in cores]
         self.names = [(f"m{index}-0", f"m{index}") for index in range(len(cores))]
         self.links = {machine: LinkProfile(latency_s=1e-4, bandwidth_bytes_per_s=1.2e8) for _, machine in self.names}
         unknown = Told.of(None, 0, 0.0)
@@ -98,13 +101,20 @@ class Simulated:
 
 
 @pytest.mark.parametrize("name", CLUSTERS)
-@pytest.mark.parametrize("seed", range(2))
-def test_from_a_cold_start_it_settles_within_ten_steps_and_stands_still(name, seed, tmp_path):
-    machines = Simulated(CLUSTERS[name], tmp_path, seed=seed)
+@pytest.mark.parametrize("cost", [LINE, BENT], ids=["line", "bent"])
+def test_from_a_cold_start_it_settles_within_ten_steps_and_stands_still(name, cost, tmp_path):
+    machines = Simulated(CLUSTERS[name], tmp_path, cost=cost)
     distances = [machines.step() for _ in range(200)]
     assert statistics.median(distances[9:15]) < 0.05
     assert max(distances[20:]) < 0.07
     assert machines.num_changes <= 2
+
+
+def test_machines_that_are_alike_share_equally(tmp_path):
+    machines = Simulated(CLUSTERS["twins"], tmp_path)
+    for _ in range(60):
+        machines.step()
+    assert machines.shares == [64, 64]
 
 
 @pytest.mark.parametrize("slowed", range(3))
@@ -125,7 +135,7 @@ def test_nobody_concludes_anything_before_all_costs_are_known():
     assert rebalance(setting, [("a-0", "a"), ("b-0", "b")], [unknown, unknown], None) is None
 
 
-def test_a_curve_travels_as_its_line_where_the_worker_is():
+def test_a_curve_travels_as_it_is_where_the_worker_is():
     curve = profile_from_trial({size: [max(0.1, 0.01 * size)] for size in (1, 2, 4, 8, 16, 32, 64)})
     assert curve.curve
     told = Told.of(curve, 40, 0.0)
