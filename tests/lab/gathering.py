@@ -69,8 +69,11 @@ class Gathering:
         return process
 
     def join_all(self, *machines):
-        """The agents of these machines, which join at the same time."""
-        agents = {machine: self.join(machine, wait=False) for machine in machines}
+        """The agents of these machines: they join in this order, and get ready at the same time."""
+        agents = {}
+        for machine in machines:
+            agents[machine] = self.join(machine, wait=False)
+            agents[machine].expect(f" as {machine}", 30)
         for agent in agents.values():
             agent.expect("waiting for work", 30)
         return agents
