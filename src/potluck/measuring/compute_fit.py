@@ -14,6 +14,7 @@ _HALF_LIFE = 32  # timings after which one counts half
 _OTHER_PACES = ((4, 1.3), (16, 1.15))  # so many timings in a row beyond this factor: the machine itself has changed
 _NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings of sizes further away than this count less
 _APART, _BEND = 1.25, 1.08  # sizes that are clearly others; a sample that clearly costs more
+_LARGEST_PACE = 4.0
 _BAD_FIT = 0.1
 _SMALLEST_PART = 16
 
@@ -95,7 +96,8 @@ class ComputeFit:
             if _are_beyond(factor, ratios):
                 pace = statistics.median(ratios)
                 self._timings.clear()
-                self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
+                if 1 / _LARGEST_PACE < pace < _LARGEST_PACE:  # beyond, it is no pace but a pause that came or went
+                    self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
                 self._timings.extend(recent)
                 return
 

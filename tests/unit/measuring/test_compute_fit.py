@@ -122,3 +122,12 @@ def test_a_curve_keeps_its_shape_at_another_pace():
     for _ in range(4):
         fit.add(Timed(16, 2 * prior.seconds(16)))
     assert fit.profile().seconds(64) == pytest.approx(2 * prior.seconds(64))
+
+
+def test_a_pause_that_ends_does_not_make_samples_cheap():
+    fit = ComputeFit()
+    for samples in [20] * 10 + [1] * 10:
+        fit.add(Timed(samples, 0.2 + 0.004 * samples))
+    for _ in range(6):
+        fit.add(Timed(1, 0.004))
+    assert fit.profile().seconds(20) > 0.03
