@@ -20,6 +20,7 @@ from pathlib import Path
 from benchmarks import ddp_baseline
 from benchmarks.crew import READY_S, START_CORES, LabCrew, gather, let_go
 from benchmarks.distance import distances, steps_of, steps_until
+from benchmarks.pinning import pin
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.state import replay
@@ -118,11 +119,12 @@ def run_bare(lab: Lab, declared: dict[str, float], folder: Path, batch: int) -> 
     """Stock DDP in this lab, machines in turns alone and together."""
     folder.mkdir()
     go = folder / "go"
+    pinned = pin(lab.machines)
     for machine in lab.machines:
         machine.slow(START_CORES)
     rounds = 3
     arguments = ["--batch", str(batch), "--rounds", str(rounds), "--steps", "5", "--go", str(go)]
-    workers = ddp_baseline.start_workers(lab.machines, arguments)
+    workers = ddp_baseline.start_workers(lab.machines, arguments, pinned)
     let_go(lab, declared, {worker.machine: worker for worker in workers}, go)
     results = ddp_baseline.gather(workers, rounds)
     return Bare(

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.ddp_baseline import READY
+from benchmarks.pinning import pin
 from lab import Lab, Process
 from potluck.events.log import read_records
 from potluck.events.types import Record, StepCommitted
@@ -34,9 +35,10 @@ class LabCrew:
         self.workers: dict[str, Process] = {}
         self._arguments = arguments
         self._expected = expected
-        self._module = module
+        self._command = [sys.executable, "-m", module]
         self._host = lab.machines[0]
         self._declared = {machine.name: machine.cores() for machine in lab.machines}
+        self._pinned = pin(lab.machines)
         self.start_lighthouse()
 
     def start_lighthouse(self) -> None:
@@ -48,7 +50,15 @@ class LabCrew:
         machine = self.lab[name]
         machine.slow(START_CORES)
         self.workers[name] = machine.start(
-            [sys.executable, "-m", self._module, "--worker", str(self.result(name)), *self._arguments],
+            [
+                *self._pinned[name],
+                sys.executable,
+                "-m",
+                self._module,
+                "--worker",
+                str(self.result(name)),
+                *self._arguments,
+            ],
             cwd=ROOT,
             env={
                 "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",

@@ -14,7 +14,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -23,6 +23,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.pinning import pin
 from lab import Lab, LabError, Machine, Process
 
 REPOSITORY = Path(__file__).parents[1]
@@ -109,11 +110,14 @@ def report(machine: str, phase: str, samples_per_s: float) -> None:
     print(RESULT + json.dumps({"machine": machine, "phase": phase, "samples_per_s": samples_per_s}), flush=True)
 
 
-def start_workers(machines: Sequence[Machine], arguments: Sequence[str]) -> list[Process]:
+def start_workers(
+    machines: Sequence[Machine], arguments: Sequence[str], pinned: Mapping[str, list[str]] | None = None
+) -> list[Process]:
     """Start a worker on every machine."""
+    pinned = pinned or pin(machines)
     return [
         machine.start(
-            [sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *arguments],
+            [*pinned[machine.name], sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *arguments],
             cwd=REPOSITORY,
             env={
                 "RANK": str(rank),

@@ -1,7 +1,7 @@
 """How far a run's plan is from the best one, step by step, at the speeds that its machines had just then.
 
 A computer that does other things too makes whole runs slower and faster; comparing each step with the best split of the
-same moment leaves that out. A machine's speed is the median of its samples a second over a few steps from there on.
+same moment leaves that out. A machine's speed is the median of its samples a second over the seven steps around one.
 """
 
 import statistics
@@ -11,7 +11,8 @@ from pathlib import Path
 from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
 
-_WINDOW = 5
+_REACH = 3
+_IN_A_ROW = 5
 
 
 def steps_of(events: Path) -> dict[int, StepCommitted]:
@@ -21,13 +22,13 @@ def steps_of(events: Path) -> dict[int, StepCommitted]:
 
 
 def distances(workers: Sequence[Mapping[int, StepCommitted]]) -> list[float]:
-    """For every step but the last few: its slowest work over that of the best split, minus 1."""
+    """For every step: its slowest work over that of the best split, minus 1."""
     steps = sorted(set.intersection(*(set(worker) for worker in workers)))
     found = []
-    for at in range(len(steps) - _WINDOW + 1):
-        window = steps[at : at + _WINDOW]
-        speeds = [statistics.median(_speed(worker[step]) for step in window) for worker in workers]
-        shares = [worker[steps[at]].own_samples for worker in workers]
+    for at, step in enumerate(steps):
+        window = steps[max(0, at - _REACH) : at + _REACH + 1]
+        speeds = [statistics.median(_speed(worker[one]) for one in window) for worker in workers]
+        shares = [worker[step].own_samples for worker in workers]
         slowest_s = max(share / speed for share, speed in zip(shares, speeds, strict=True) if share)
         found.append(slowest_s * sum(speeds) / sum(shares) - 1)
     return found
@@ -35,8 +36,8 @@ def distances(workers: Sequence[Mapping[int, StepCommitted]]) -> list[float]:
 
 def steps_until(distances: Sequence[float], within: float) -> int | None:
     """Steps until a few in a row are so near; None if that never comes."""
-    for done in range(len(distances) - _WINDOW + 1):
-        if statistics.median(distances[done : done + _WINDOW]) <= within and distances[done] <= within:
+    for done in range(len(distances) - _IN_A_ROW + 1):
+        if statistics.median(distances[done : done + _IN_A_ROW]) <= within and distances[done] <= within:
             return done
     return None
 

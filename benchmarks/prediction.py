@@ -20,6 +20,7 @@ from typing import Any
 
 from benchmarks import links
 from benchmarks.crew import LIGHTHOUSE, PORT, ROOT, SECRET
+from benchmarks.pinning import pin
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.types import MachineBenched, StepCommitted
@@ -76,13 +77,14 @@ def measure(cluster: str, workload: Workload, *, keep: bool) -> dict[str, Any]:
     rows = []
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
         names = [machine.name for machine in lab.machines]
+        pinned = pin(lab.machines)
         homes = {name: Path(scratch, f"home-{name}") for name in names}
-        profile_all(lab, homes, workload)
+        profile_all(lab, homes, workload, pinned)
         kept = [option for name in names for option in ("--keep", name)]
         plans = {"trials": [], "what the last run showed": []} | ({"trials, all are kept": kept} if keep else {})
         for number, (source, wishes) in enumerate(plans.items()):
             predicted = plan(homes, workload, rates, wishes)
-            speed, benched = train(lab, homes, Path(scratch, f"run-{number}"), workload, wishes)
+            speed, benched = train(lab, homes, Path(scratch, f"run-{number}"), workload, pinned, wishes)
             rows.append(
                 {
                     "from": source,
@@ -97,11 +99,11 @@ def measure(cluster: str, workload: Workload, *, keep: bool) -> dict[str, Any]:
     return {"benchmark": "prediction", "cluster": cluster, "model": workload.model, "links": rates, "rows": rows}
 
 
-def profile_all(lab: Lab, homes: dict[str, Path], workload: Workload) -> None:
+def profile_all(lab: Lab, homes: dict[str, Path], workload: Workload, pinned: dict[str, list[str]]) -> None:
     """Every machine measures itself, all at once."""
     command = [*POTLUCK, "profile", *workload.options, "--device", "cpu"]
     started = [
-        lab[name].start(command, cwd=ROOT, env={"POTLUCK_HOME": str(home), "OMP_NUM_THREADS": "1"})
+        lab[name].start([*pinned[name], *command], cwd=ROOT, env={"POTLUCK_HOME": str(home), "OMP_NUM_THREADS": "1"})
         for name, home in homes.items()
     ]
     for process in started:
@@ -121,7 +123,12 @@ def plan(homes: dict[str, Path], workload: Workload, rates: list[str], wishes: l
 
 
 def train(
-    lab: Lab, homes: dict[str, Path], folder: Path, workload: Workload, wishes: list[str]
+    lab: Lab,
+    homes: dict[str, Path],
+    folder: Path,
+    workload: Workload,
+    pinned: dict[str, list[str]],
+    wishes: list[str],
 ) -> tuple[float, list[str]]:
     """Samples/s in the second half of a run, and who was benched in it."""
     host = lab.machines[0]
@@ -134,7 +141,7 @@ def train(
     try:
         started = [
             lab[name].start(
-                command,
+                [*pinned[name], *command],
                 cwd=ROOT,
                 env={
                     "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
