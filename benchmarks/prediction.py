@@ -84,7 +84,7 @@ def measure(cluster: str, workload: Workload, *, keep: bool) -> dict[str, Any]:
         plans = {"trials": [], "what the last run showed": []} | ({"trials, all are kept": kept} if keep else {})
         for number, (source, wishes) in enumerate(plans.items()):
             predicted = plan(homes, workload, rates, wishes)
-            speed, benched = train(lab, homes, Path(scratch, f"run-{number}"), workload, pinned, wishes)
+            speed, benched = train(lab, homes, Path(scratch, f"run-{number}"), workload, pinned=pinned, wishes=wishes)
             rows.append(
                 {
                     "from": source,
@@ -127,6 +127,7 @@ def train(
     homes: dict[str, Path],
     folder: Path,
     workload: Workload,
+    *,
     pinned: dict[str, list[str]],
     wishes: list[str],
 ) -> tuple[float, list[str]]:
