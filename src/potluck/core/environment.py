@@ -141,7 +141,9 @@ def with_dashboard_password(password: str | None) -> dict[str, str]:
     return {**os.environ, **({} if password is None else {"POTLUCK_DASHBOARD_PASSWORD": password})}
 
 
-_NETWORK_VARIABLES = re.compile(r"^(GLOO|NCCL|MASTER|CUDA_VISIBLE|TORCH_NCCL|TP)_[A-Z0-9_]*$|^(RANK|WORLD_SIZE)$")
+_NETWORK_VARIABLES = re.compile(
+    r"^(GLOO|NCCL|MASTER|CUDA_VISIBLE|TORCH_NCCL|TP)_[A-Z0-9_]*$|^(RANK|WORLD_SIZE|LOCAL_WORLD_SIZE)$"
+)
 
 
 def read_network_variables() -> dict[str, str]:

@@ -242,3 +242,11 @@ def test_windows_10_is_told_that_a_container_does_not_help():
     (finding,) = examine_machine(WINDOWS_10, only=["wsl-nat"])
     assert "container" in finding.fixes[0].note
     assert not finding.fixes[0].commands
+
+
+def test_workers_of_one_machine_meet_on_it():
+    """torchrun --standalone sets a loopback address for all of them."""
+    alone = with_variables(DESKTOP, MASTER_ADDR="127.0.0.1", RANK="1", WORLD_SIZE="2", LOCAL_WORLD_SIZE="2")
+    assert [finding.status for finding in examine_machine(alone, only=["nobody-hosts"])] == [OK]
+    spread = with_variables(DESKTOP, MASTER_ADDR="127.0.0.1", RANK="1", WORLD_SIZE="2", LOCAL_WORLD_SIZE="1")
+    assert [finding.status for finding in examine_machine(spread, only=["nobody-hosts"])] == [FAIL]

@@ -52,6 +52,8 @@ def somebody_hosts(facts: Facts, plan: Plan) -> Verdict:
     master, rank = facts.variables.get("MASTER_ADDR", ""), facts.variables.get("RANK")
     if not master:
         return ok("no MASTER_ADDR is set")
+    if (size := facts.variables.get("WORLD_SIZE")) and facts.variables.get("LOCAL_WORLD_SIZE") == size:
+        return ok("all workers are on this machine")
     known = facts.resolved(master)
     meant = set(known.addresses) if known else {master}
     if rank == "0" and meant and not meant & {*facts.addresses, "127.0.0.1"}:
