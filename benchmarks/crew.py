@@ -50,15 +50,7 @@ class LabCrew:
         machine = self.lab[name]
         machine.slow(START_CORES)
         self.workers[name] = machine.start(
-            [
-                *self._pinned[name],
-                sys.executable,
-                "-m",
-                self._module,
-                "--worker",
-                str(self.result(name)),
-                *self._arguments,
-            ],
+            [*self._pinned[name], *self._command, "--worker", str(self.result(name)), *self._arguments],
             cwd=ROOT,
             env={
                 "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
