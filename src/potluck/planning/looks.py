@@ -22,9 +22,10 @@ class Look:
 
 
 # After a group forms: a first plan from one timing each (the very first step is odd), a correction if that misled, and
-# a finer one from all timings so far. Later a machine that wanders a little is not worth following.
+# a finer one from all timings so far; a plan from kept profiles is not given up for one timing. Later a machine that
+# wanders a little is not worth following.
 FIRST_LOOK = Look(LEAST_GAIN)
-_EARLY = {2: FIRST_LOOK, 5: Look(2 * LEAST_GAIN), 8: Look(0.03)}
+_EARLY = {2: Look(LEAST_GAIN, 2), 5: Look(2 * LEAST_GAIN), 8: Look(0.03)}
 _LATE = Look(LEAST_GAIN, _VOTES)
 
 

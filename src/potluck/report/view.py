@@ -217,7 +217,7 @@ class RunView:
             case RunStarted():
                 worker.starts.append(at)
             case PlanChanged(step=step) as plan:
-                if not is_known_plan:
+                if not is_known_plan and plan.reason:  # without one, the split in force is told again
                     self.plans.append((at, plan))
                 self._ledger.plans[step] = plan
                 for name in [name for name, share in plan.shares.items() if share]:
