@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import ddp_baseline
-from benchmarks.crew import READY_S, START_CORES, LabCrew, gather, let_go
+from benchmarks.balanced_run import Order, event_files, train
+from benchmarks.crew import START_CORES, gather, let_go
 from benchmarks.distance import distances, steps_of, steps_until
 from benchmarks.pinning import pin
 from lab import Lab, LabError
@@ -145,23 +146,11 @@ def run_policy(
 ) -> Trained:
     """One run of Potluck in this lab, from a cold start: nothing is known of the machines beforehand."""
     folder.mkdir()
-    go = folder / "go"
-    arguments = ["--steps", str(steps), "--batch", str(batch), "--go", str(go), "--load-balance-policy", policy]
-    crew = LabCrew(lab, folder, arguments, expected=len(lab.machines), module="benchmarks.balance_worker")
-    try:
-        for name in declared:
-            crew.start(name, POTLUCK_HOME=str(folder / "home"))
-        let_go(lab, declared, crew.workers, go)
-        for name, worker in crew.workers.items():
-            if worker.wait(READY_S + 5.0 * steps):
-                raise LabError(f"the worker on {name} failed:\n{worker.output}", fix="see its traceback")
-    finally:
-        crew.lighthouse.kill()
-        crew.lighthouse.wait(10)
+    crew = train(lab, declared, folder, Order(policy, batch, steps))
     if keep is not None:
         gather(crew, "run", folder / "gathered")
         shutil.copytree(folder / "gathered", keep)
-    logs = [next((folder / name / "run" / "events").glob("*.jsonl")) for name in declared]
+    logs = event_files(crew)
     workers = [steps_of(log) for log in logs]
     return Trained(
         [event.seconds for event in workers[0].values()],

@@ -15,7 +15,8 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.crew import READY_S, LabCrew, let_go
+from benchmarks.balanced_run import Order, event_files, train
+from benchmarks.crew import READY_S, LabCrew
 from benchmarks.distance import distances, steps_of, steps_until
 from lab import Lab, LabError
 from potluck.events.log import read_records
@@ -60,26 +61,16 @@ def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[float],
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
         folder = Path(scratch)
         declared = {machine.name: machine.cores() for machine in lab.machines}
-        go = folder / "go"
-        arguments = ["--steps", str(steps), "--batch", str(batch), "--go", str(go), "--load-balance-policy", "dynamic"]
-        crew = LabCrew(lab, folder, arguments, expected=len(declared), module="benchmarks.balance_worker")
-        try:
-            for name in declared:
-                crew.start(name)
-            let_go(lab, declared, crew.workers, go)
-            first = lab.machines[0]
-            edges = []
+        first = lab.machines[0]
+        edges: list[int] = []
+
+        def slow_and_free(crew: LabCrew) -> None:
             for number, cores in ((1, declared[first.name] / SLOWER), (2, declared[first.name])):
                 wait_for_step(crew, first.name, number * steps // 3)
                 first.slow(cores)
                 edges.append(len(crew.records(first.name)))
-            for name, worker in crew.workers.items():
-                if worker.wait(READY_S + 5.0 * steps):
-                    raise LabError(f"the worker on {name} failed:\n{worker.output}", fix="see its traceback")
-        finally:
-            crew.lighthouse.kill()
-            crew.lighthouse.wait(10)
-        logs = [next((folder / name / "run" / "events").glob("*.jsonl")) for name in declared]
+
+        logs = event_files(train(lab, declared, folder, Order("dynamic", batch, steps), slow_and_free))
         workers = [steps_of(log) for log in logs]
         records = [record.event for record in read_records(logs[0])]
     return (

@@ -40,11 +40,10 @@ def profile(
     make_settings({"model": model, "mixed_precision": mixed_precision})
     environment = read_environment()
     if not solo:
-        from potluck.cli.placing import joined_host
+        from potluck.cli.placing import joined_host, tell_aside
 
         membership = joined_host(environment.home)
         if membership is not None:
-            from potluck.cli.placing import tell_aside
             from potluck.measuring.profile_store import save_profile
             from potluck.meeting.measuring import Wanted, measure_joined
             from potluck.workloads.models import find_model

@@ -88,7 +88,7 @@ class ComputeFit:
         for count, factor in _OTHER_PACES:
             recent, older = timings[-count:], timings[:-count]
             size = statistics.median(timed.samples for timed in recent)
-            alike = [timed for timed in older if 0.8 <= timed.samples / size <= 1.25]
+            alike = [timed for timed in older if 1 / _APART <= timed.samples / size <= _APART]
             if len(alike) < _OTHER_PACES[0][0]:
                 continue
             usual_s = statistics.median(timed.seconds / timed.samples for timed in alike)
