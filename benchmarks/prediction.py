@@ -4,8 +4,9 @@
 
 Everything is the user's own command, on machines at their declared cores: `potluck profile` on each, a sweep of the
 links, `potluck plan`, `potluck train` on all of them. A second plan is made from what that run showed, and compared
-with a second run. A run is steady in its second half. With --keep the machine that the plan benches is kept, and the
-prediction is that of keeping it.
+with a second run. A run is steady in its second half. With --keep a third run keeps every machine, and is compared with
+the plan that does so. Rounds repeat all of it: a computer that is faster when it is measured than when it trains would
+tell of itself, not of the plan. Figures are medians over the rounds.
 """
 
 import argparse
@@ -43,6 +44,18 @@ class Workload:
         return ["--model", self.model, "--model-size", self.size, "--global-batch", str(self.batch)]
 
 
+@dataclass(frozen=True)
+class Seen:
+    """A run's second half."""
+
+    samples_per_s: float
+    work_s: dict[str, float]
+    """Own work of every machine that took part."""
+    exchange_s: float
+    benched: list[str]
+    """At any time of the run."""
+
+
 def main() -> None:
     """Measure, print, and with --json end with one line for scripts; exit 1 where an error is above the bar."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -50,13 +63,14 @@ def main() -> None:
     parser.add_argument("--model", default="simple_cnn")
     parser.add_argument("--model-size", default="base")
     parser.add_argument("--batch", type=int, default=384, help="global batch")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help="also run with every machine kept, and compare that")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
     workload = Workload(options.model, options.model_size, options.batch, options.steps)
     try:
-        figures = measure(options.cluster, workload, keep=options.keep)
+        figures = measure(options.cluster, workload, rounds=options.rounds, keep=options.keep)
     except LabError as error:
         sys.exit(f"error: {error}")
     for row in figures["rows"]:
@@ -70,33 +84,61 @@ def main() -> None:
     sys.exit(any(row["error"] > BAR for row in figures["rows"]))
 
 
-def measure(cluster: str, workload: Workload, *, keep: bool) -> dict[str, Any]:
-    """A plan from trials and a run, then a plan from that run and another run."""
+def measure(cluster: str, workload: Workload, *, rounds: int, keep: bool) -> dict[str, Any]:
+    """In every round a plan from trials and a run, then a plan from that run and another run."""
     swept: Any = links.measure(cluster)["machines"]
     rates = [f"{name}={link['bandwidth_bytes_per_s'] * 8 / 1e6:.3f}mbit" for name, link in swept.items()]
-    rows = []
+    found: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
         names = [machine.name for machine in lab.machines]
         pinned = pin(lab.machines)
-        homes = {name: Path(scratch, f"home-{name}") for name in names}
-        profile_all(lab, homes, workload, pinned)
         kept = [option for name in names for option in ("--keep", name)]
-        plans = {"trials": [], "what the last run showed": []} | ({"trials, all are kept": kept} if keep else {})
-        for number, (source, wishes) in enumerate(plans.items()):
-            predicted = plan(homes, workload, rates, wishes)
-            speed, benched = train(lab, homes, Path(scratch, f"run-{number}"), workload, pinned=pinned, wishes=wishes)
-            rows.append(
-                {
-                    "from": source,
-                    "predicted_samples_per_s": predicted["samples_per_s"],
-                    "measured_samples_per_s": speed,
-                    "error": abs(predicted["samples_per_s"] / speed - 1),
-                    "shares": predicted["shares"],
-                    "benched": predicted["benched"],
-                    "benched_in_run": benched,
-                }
-            )
-    return {"benchmark": "prediction", "cluster": cluster, "model": workload.model, "links": rates, "rows": rows}
+        plans = {"trials": [], "the run before": []} | ({"the run before, all kept": kept} if keep else {})
+        for number in range(rounds):
+            homes = {name: Path(scratch, f"home-{number}-{name}") for name in names}
+            profile_all(lab, homes, workload, pinned)
+            for source, wishes in plans.items():
+                predicted = plan(homes, workload, rates, wishes)
+                folder = Path(scratch, f"run-{number}-{source}")
+                train(lab, homes, folder, workload, pinned=pinned, wishes=wishes)
+                found.setdefault(source, []).append(compare(predicted, look_at(folder, names, workload.batch)))
+    return {
+        "benchmark": "prediction",
+        "cluster": cluster,
+        "model": workload.model,
+        "links": rates,
+        "rows": [summarise(source, each) for source, each in found.items()],
+    }
+
+
+def compare(predicted: dict[str, Any], seen: Seen) -> dict[str, Any]:
+    """A plan, and what came of it."""
+    return {
+        "predicted_samples_per_s": predicted["samples_per_s"],
+        "measured_samples_per_s": seen.samples_per_s,
+        "shares": predicted["shares"],
+        "predicted_work_s": predicted["work_s"],
+        "measured_work_s": seen.work_s,
+        "predicted_exchange_s": predicted["exposed_exchange_s"],
+        "measured_exchange_s": seen.exchange_s,
+        "benched": predicted["benched"],
+        "benched_in_run": seen.benched,
+    }
+
+
+def summarise(source: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
+    """One row: medians of speeds over the rounds, whoever was benched in any, and the rounds themselves."""
+    predicted, measured = (
+        statistics.median(one[f"{which}_samples_per_s"] for one in rounds) for which in ("predicted", "measured")
+    )
+    return {
+        "from": source,
+        "predicted_samples_per_s": predicted,
+        "measured_samples_per_s": measured,
+        "error": abs(predicted / measured - 1),
+        **{who: sorted({name for one in rounds for name in one[who]}) for who in ("benched", "benched_in_run")},
+        "rounds": rounds,
+    }
 
 
 def profile_all(lab: Lab, homes: dict[str, Path], workload: Workload, pinned: dict[str, list[str]]) -> None:
@@ -130,8 +172,8 @@ def train(
     *,
     pinned: dict[str, list[str]],
     wishes: list[str],
-) -> tuple[float, list[str]]:
-    """Samples/s in the second half of a run, and who was benched in it."""
+) -> None:
+    """One run on all machines."""
     host = lab.machines[0]
     lighthouse = host.start([*LIGHTHOUSE, "--bind", f"{host.address}:{PORT}"])
     command = [
@@ -161,11 +203,33 @@ def train(
     finally:
         lighthouse.kill()
         lighthouse.wait(10)
-    events = next((folder / host.name / "run" / "events").glob("*.jsonl"))
-    records = [record.event for record in read_records(events)]
-    seconds = [event.seconds for event in records if isinstance(event, StepCommitted)]
-    benched = sorted({event.machine for event in records if isinstance(event, MachineBenched)})
-    return workload.batch / statistics.fmean(seconds[len(seconds) // 2 :]), benched
+
+
+def look_at(folder: Path, names: list[str], batch: int) -> Seen:
+    """What a run's event files show."""
+    steps: dict[str, list[StepCommitted]] = {}
+    benched: set[str] = set()
+    for name in names:
+        events = [
+            record.event
+            for file in sorted((folder / name / "run" / "events").glob("*.jsonl"))
+            for record in read_records(file)
+        ]
+        steps[name] = [event for event in events if isinstance(event, StepCommitted)]
+        benched |= {event.machine for event in events if isinstance(event, MachineBenched)}
+    seconds = {event.step: event.seconds for events in steps.values() for event in events}
+    first = max(seconds) // 2
+    timings = {
+        name: [event.timing for event in events if event.step > first and event.timing and event.own_samples]
+        for name, events in steps.items()
+    }
+    took_part = {name: parts for name, parts in timings.items() if parts}
+    return Seen(
+        samples_per_s=batch / statistics.fmean(took_s for step, took_s in seconds.items() if step > first),
+        work_s={name: statistics.median(part.own_s for part in parts) for name, parts in took_part.items()},
+        exchange_s=min(statistics.median(part.exchange_wait_s for part in parts) for parts in took_part.values()),
+        benched=sorted(benched),
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ from potluck.planning.rebalance import Decision, Setting, Told, rebalance
 from potluck.planning.what_if import if_kept
 
 _TELL_EVERY = 48
-_TELL_FIRST = 12
+_TELL_FIRST = 13
 _NUM_WAITS = 8
 _BENCH_VOTES = 5  # looks in a row
 _BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
@@ -67,7 +67,6 @@ class Balance:
         if stored is not None:
             self._known_cap, self.link = stored.compute.memory_cap, stored.link
             self._fit = ComputeFit(stored.compute, self.wishes.micro_batch)
-            self._told = Told.of(self._fit.profile(), self._samples, 0.0)
 
     @property
     def memory_cap(self) -> int | None:
@@ -83,6 +82,11 @@ class Balance:
         profile = self._fit.profile()
         if profile is not None:  # pieces by hand are no limit of the machine
             self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed)
+
+    def introduction(self, part: int) -> Told:
+        """What this worker tells a group that it joins; so many samples are a usual part there."""
+        self._told = Told.of(self._fit.profile(), self._samples or part, 0.0)
+        return self._told
 
     def numbers(self) -> Told:
         """What this worker tells the others about itself; fitted anew when they will look at it."""
@@ -119,7 +123,7 @@ class Balance:
         self._change_votes.reset()
         self._bench_votes.reset()
         self._waits_s.clear()
-        told = [Told(*member.told) for member in roster.members]
+        told = [Told.read(member.told) for member in roster.members]
         self._conclude(
             roster, _with_guesses(told, batch), step, _setting(roster, batch, exchange, FIRST_LOOK), FIRST_LOOK
         )
@@ -127,9 +131,9 @@ class Balance:
     def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         """A step is done, and with it came everybody's numbers."""
         look = look_after(self._num_commits)
+        self._num_commits += 1
         if look is not None:
             self._conclude(roster, told, step, _setting(roster, batch, exchange, look), look)
-        self._num_commits += 1
 
     def _conclude(self, roster: Roster, told: Sequence[Told], step: int, setting: Setting, look: Look) -> None:
         if roster.has_fixed_shares or not self._is_trusted or not 2 <= len(roster.members) <= setting.batch:
@@ -146,6 +150,9 @@ class Balance:
             return
         self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
+            self._change_votes.reset()
+            if is_urgent(decision.gain):
+                self._num_commits = 0  # a machine is not what it was: early looks again, at its work with another part
             self._tell_plan(roster, told, decision, step, setting.batch)
             self._tell_benched(decision, step)
         elif self._num_commits % _TELL_EVERY == _TELL_FIRST:

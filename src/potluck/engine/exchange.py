@@ -20,7 +20,7 @@ from potluck.engine.fingerprint import gradient_bytes
 from potluck.engine.position import Slice
 from potluck.engine.roster import Roster, RosteredGroup
 from potluck.planning.costs import bucket_bytes
-from potluck.planning.rebalance import Told
+from potluck.planning.rebalance import NUM_TOLD, Told
 
 
 class Contribution(NamedTuple):
@@ -133,10 +133,10 @@ class GradientExchange:
         samples = contribution.part.num_samples
         self._contributes = samples > 0
         self._num_told = len(roster.members)
-        numbers = torch.zeros(len(Sums._fields) + self._num_told * len(told), dtype=torch.float64)
+        numbers = torch.zeros(len(Sums._fields) + self._num_told * NUM_TOLD, dtype=torch.float64)
         numbers[: len(Sums._fields)] = torch.tensor(contribution.numbers(), dtype=torch.float64)
-        mine = len(Sums._fields) + roster.mine * len(told)
-        numbers[mine : mine + len(told)] = torch.tensor(told, dtype=torch.float64)
+        mine = len(Sums._fields) + roster.mine * NUM_TOLD
+        numbers[mine : mine + NUM_TOLD] = torch.tensor(told.floats, dtype=torch.float64)
         weighted = [buffer.detach().to("cpu", torch.float64).flatten() * samples for buffer in self._buffers]
         if not self._contributes:
             weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
@@ -147,11 +147,11 @@ class GradientExchange:
         """The sums of all workers' numbers, and what each told of itself."""
         assert self._control is not None
         control, self._control = self._control.wait().cpu(), None
-        num_sums, num_told = len(Sums._fields), self._num_told * len(Told._fields)
+        num_sums, num_told = len(Sums._fields), self._num_told * NUM_TOLD
         sums = Sums(*control[:num_sums].tolist())
         told = control[num_sums : num_sums + num_told].view(self._num_told, -1).tolist()
         self._combined = control[num_sums + num_told :] / max(sums.samples, 1.0)
-        return sums, [Told(*numbers) for numbers in told]
+        return sums, [Told.read(numbers) for numbers in told]
 
     def settle(self, *, committed: bool) -> None:
         """After the verdict: all workers' buffers combined, or those from before the spoiled step."""

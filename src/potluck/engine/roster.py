@@ -10,7 +10,7 @@ from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGro
 
 from potluck.core.errors import GroupError
 from potluck.engine.backend import choose_backend
-from potluck.planning.rebalance import Told
+from potluck.planning.rebalance import NUM_TOLD
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class Member:
     """A digest of the parameters' values; empty once this worker has trained with others."""
     policy: str = "dynamic"
     keep: Sequence[str] = ()
-    told: Sequence[float] = (0.0,) * len(Told._fields)
+    told: Sequence[float] = (0.0,) * NUM_TOLD
     link: Sequence[float] = ()
     """Latency and bandwidth of its way to the others, if measured."""
 

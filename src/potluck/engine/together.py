@@ -110,9 +110,9 @@ class Together:
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
         if self._bench is not None:
             return self._practise(self._bench, step, batch_of)
+        self._batch_of = batch_of
         self._membership.join(step)
         manager = self._membership.manager
-        self._batch_of = batch_of
         self._get_exchange().remember()
         if self._is_steady:
             # Nothing hints at a change: the group is asked for while this worker computes. Whether the part that it
@@ -365,7 +365,7 @@ class Together:
             weights=self._weights() if self._settled is None else "",
             policy=self._balance.wishes.policy,
             keep=self._balance.wishes.keep,
-            told=self._balance.numbers(),
+            told=self._balance.introduction(self._plan_for()[0] // max(1, self._place.expected)).floats,
             link=() if (link := self._balance.link) is None else (link.latency_s, link.bandwidth_bytes_per_s),
         )
 

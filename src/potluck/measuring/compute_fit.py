@@ -15,7 +15,7 @@ _OTHER_PACES = ((4, 1.3), (16, 1.15))  # so many timings in a row beyond this fa
 _NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings of sizes further away than this count less
 _APART, _BEND = 1.25, 1.08  # sizes that are clearly others; a sample that clearly costs more
 _LARGEST_PACE = 4.0
-_BAD_FIT = 0.1
+_BAD_FIT = 0.05
 _SMALLEST_PART = 16
 
 

@@ -1,5 +1,6 @@
 """What a step costs: a worker's own work by its share, and the exchange of gradients by who is in the ring."""
 
+import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -52,20 +53,21 @@ class ComputeProfile:
             curve=tuple((samples, seconds * factor) for samples, seconds in self.curve),
         )
 
-    def near(self, samples: int) -> "ComputeProfile":
-        """The same cost near this many samples with one bend at most; it holds from half of them to twice as many."""
-        if len(self.curve) <= 1:
+    def near(self, samples: int, num_bends: int) -> "ComputeProfile":
+        """The same cost with so many bends of its curve at most, those around this many samples."""
+        if len(self.curve) <= num_bends:
             return self
-        low, high = max(1, samples // 2), 2 * samples
-        if self.memory_cap is not None:
-            high = min(high, self.memory_cap)
-            low = min(low, max(1, high // 2))
-        low_s, high_s = self._one_micro_batch(low), self._one_micro_batch(high)
-        slope = (high_s - low_s) / (high - low) if high > low else self.per_sample_s
-        fixed_s = low_s - slope * low
-        if fixed_s >= 0:
-            return replace(self, fixed_s=fixed_s, per_sample_s=slope, curve=())
-        return replace(self, fixed_s=0.0, per_sample_s=slope, curve=((low, low_s),))
+        points = [(0, self.fixed_s), *self.curve]
+        first = min(range(1, len(points)), key=lambda index: abs(math.log(points[index][0] / samples)))
+        first = max(1, min(first - num_bends // 2, len(points) - num_bends))
+        kept, after = points[first : first + num_bends], points[first + num_bends :]
+        begins_s = kept[0][1] - _slope(points[first - 1], kept[0]) * kept[0][0]
+        return replace(
+            self,
+            fixed_s=max(0.0, begins_s),
+            per_sample_s=_slope(kept[-1], after[0]) if after else self.per_sample_s,
+            curve=tuple(kept),
+        )
 
     def _one_micro_batch(self, samples: int) -> float:
         if samples == 0:
@@ -76,8 +78,12 @@ class ComputeProfile:
                 after = point
                 break
             before = point
-        slope = self.per_sample_s if after is None else (after[1] - before[1]) / (after[0] - before[0])
+        slope = self.per_sample_s if after is None else _slope(before, after)
         return before[1] + slope * (samples - before[0])
+
+
+def _slope(before: tuple[int, float], after: tuple[int, float]) -> float:
+    return (after[1] - before[1]) / (after[0] - before[0])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,6 +11,8 @@ from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile, calibr
 from potluck.planning.plan import LEAST_GAIN, Plan, describe, make_plan, should_change
 from potluck.planning.water_filling import Numbers
 
+_NUM_BENDS = 5
+
 
 class Told(NamedTuple):
     """One worker's numbers, as they travel: floats only, 0 for what it does not know."""
@@ -21,32 +23,51 @@ class Told(NamedTuple):
     error: float
     exchange_wait_s: float
     """The usual time from its last gradient to the end of the exchange."""
-
-    bend_samples: float = 0.0
-    """Where the cost of a sample rises: so many samples take bend_s, and each further one per_sample_s. 0: nowhere."""
-    bend_s: float = 0.0
+    bends: tuple[float, ...] = (0.0,) * 2 * _NUM_BENDS
+    """Of a curve, around the worker's part: samples and seconds in turns."""
 
     @classmethod
-    def of(cls, profile: ComputeProfile | None, near: int, exchange_wait_s: float) -> "Told":
-        """What a worker with this cost and about so many samples tells; of a long curve what it is there."""
+    def of(cls, profile: ComputeProfile | None, part: int, exchange_wait_s: float) -> "Told":
+        """What a worker with this cost and about so many samples tells."""
         if profile is None:
             return cls(0.0, 0.0, 0.0, 0.0, exchange_wait_s)
-        cost = profile.near(max(1, near))
-        bend = map(float, cost.curve[0] if cost.curve else ())
-        return cls(cost.fixed_s, cost.per_sample_s, float(cost.memory_cap or 0), cost.error, exchange_wait_s, *bend)
+        cost = profile.near(max(1, part), _NUM_BENDS)
+        bends = [float(number) for point in cost.curve for number in point]
+        return cls(
+            cost.fixed_s,
+            cost.per_sample_s,
+            float(cost.memory_cap or 0),
+            cost.error,
+            exchange_wait_s,
+            (*bends, *[0.0] * (2 * _NUM_BENDS - len(bends))),
+        )
+
+    @classmethod
+    def read(cls, floats: Sequence[float]) -> "Told":
+        """From `floats`, NUM_TOLD of them."""
+        fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, *bends = floats
+        return cls(fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, tuple(bends))
+
+    @property
+    def floats(self) -> tuple[float, ...]:
+        return (*self[:-1], *self.bends)
 
     @property
     def profile(self) -> ComputeProfile | None:
         """The cost, if the worker knows it."""
         if self.per_sample_s <= 0:
             return None
+        pairs = zip(self.bends[::2], self.bends[1::2], strict=True)
         return ComputeProfile(
             fixed_s=self.fixed_s,
             per_sample_s=self.per_sample_s,
             memory_cap=int(self.memory_cap) or None,
             error=self.error,
-            curve=((int(self.bend_samples), self.bend_s),) if self.bend_samples else (),
+            curve=tuple((int(samples), seconds) for samples, seconds in pairs if samples),
         )
+
+
+NUM_TOLD = len(Told.of(None, 0, 0.0).floats)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,10 +122,16 @@ def rebalance(
     if setting.policy != "dynamic":
         return Decision(now, cluster)
     proposed = make_plan(cluster, setting.batch, setting.policy, setting.keep)
-    if not should_change(now, proposed, setting.least_gain):
+    if not should_change(now, proposed, _least_gain(setting, current)):
         return Decision(now, cluster)
     gain = 1 - proposed.prediction.step_s / now.prediction.step_s
     return Decision(proposed, cluster, f"a step should be {100 * gain:.0f} % shorter", gain)
+
+
+def _least_gain(setting: Setting, current: Plan) -> float:
+    """Machines that share equally are alike as far as anybody knew: small differences are noise."""
+    is_even = max(current.shares) - min(current.shares) <= 1
+    return max(setting.least_gain, LEAST_GAIN) if is_even else setting.least_gain
 
 
 def _as_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> Cluster:

@@ -8,7 +8,8 @@ from potluck.engine.experience import Experience
 from potluck.engine.roster import Member, Roster
 from potluck.events.state import replay
 from potluck.events.types import MachineBenched, MachineUnbenched, PlanChanged, Record, StepTiming
-from potluck.measuring.profile_store import find_profile
+from potluck.measuring.compute_fit import profile_from_trial
+from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.planning.costs import Exchange
 from potluck.planning.rebalance import Told
 
@@ -17,7 +18,7 @@ SMALL, LARGE = Exchange(num_bytes=1000), Exchange(num_bytes=10_000_000)
 
 def member(name, told=(), **more):
     return Member(name=f"{name}-0", machine=name, step=0, state_address="", model="", nccl="", **{
-        "share": None, "told": told or Told.of(None, 0, 0.0), **more
+        "share": None, "told": (told or Told.of(None, 0, 0.0)).floats, **more
     })  # fmt: skip
 
 
@@ -154,10 +155,24 @@ def test_what_a_run_showed_is_there_for_the_next(make, tmp_path):
     assert stored.compute.seconds(20) == pytest.approx(0.05, rel=0.05)
     again = make([])
     again.recall("digest", 4000)
-    assert again.numbers().profile is not None
+    assert again.introduction(20).profile is not None
     other_model = make([])
     other_model.recall("digest", 5000)
-    assert other_model.numbers().profile is None
+    assert other_model.introduction(20).profile is None
+
+
+def test_of_a_kept_curve_a_group_is_told_what_it_is_near_a_usual_part(make, tmp_path):
+    trial = {1: [0.02], 2: [0.021], 4: [0.024], 8: [0.03], 16: [0.035], 32: [0.1], 64: [0.3], 128: [0.64]}
+    curve = profile_from_trial(trial)
+    assert len(curve.curve) > 1
+    save_profile(
+        tmp_path,
+        StoredProfile(machine="bo", device="cpu", model="digest", precision="no", compute=curve, gradient_bytes=4000),
+    )
+    balance = make([])
+    balance.recall("digest", 4000)
+    told = balance.introduction(64).profile
+    assert [told.seconds(size) for size in (32, 128)] == pytest.approx([0.1, 0.64])
 
 
 def test_what_did_not_fit_is_halved_and_remembered(make):

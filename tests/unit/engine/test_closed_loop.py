@@ -10,6 +10,8 @@ from potluck.engine.experience import Experience
 from potluck.engine.roster import Member, Roster
 from potluck.events.types import PlanChanged, StepTiming
 from potluck.measuring.compute_fit import profile_from_trial
+from potluck.measuring.profile_store import StoredProfile, save_profile
+from potluck.measuring.trial import sizes_up_to
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
 from potluck.planning.plan import make_plan, predict
@@ -36,12 +38,6 @@ class Simulated:
         self.costs = [cost.slowed(1 / part) for part in cores]
         self.names = [(f"m{index}-0", f"m{index}") for index in range(len(cores))]
         self.links = {machine: LinkProfile(latency_s=1e-4, bandwidth_bytes_per_s=1.2e8) for _, machine in self.names}
-        unknown = Told.of(None, 0, 0.0)
-        members = tuple(
-            Member(name=name, machine=machine, step=0, state_address="", model="", nccl="", share=None, told=unknown)
-            for name, machine in self.names
-        )
-        self.rosters = [Roster(members, index) for index in range(len(cores))]
         self.events = []
         self.balances = [
             Balance(
@@ -51,6 +47,16 @@ class Simulated:
             )
             for _, machine in self.names
         ]
+        for balance in self.balances:
+            balance.recall("digest", 4000)
+        told = [balance.introduction(BATCH // len(cores)) for balance in self.balances]
+        members = tuple(
+            Member(
+                name=name, machine=machine, step=0, state_address="", model="", nccl="", share=None, told=numbers.floats
+            )
+            for (name, machine), numbers in zip(self.names, told, strict=True)
+        )
+        self.rosters = [Roster(members, index) for index in range(len(cores))]
         for balance, roster in zip(self.balances, self.rosters, strict=True):
             balance.form(roster, 0, BATCH, EXCHANGE)
         self.generator = random.Random(seed)
@@ -110,6 +116,23 @@ def test_from_a_cold_start_it_settles_within_ten_steps_and_stands_still(name, co
     assert machines.num_changes <= 2
 
 
+@pytest.mark.parametrize("name", CLUSTERS)
+def test_after_trials_the_first_plan_is_near_the_best(name, tmp_path):
+    for index, cores in enumerate(CLUSTERS[name]):
+        cost = BENT.slowed(1 / cores)
+        compute = profile_from_trial({size: [cost.seconds(size)] for size in sizes_up_to(BATCH)})
+        save_profile(
+            tmp_path,
+            StoredProfile(
+                machine=f"m{index}", device="cpu", model="digest", precision="no", compute=compute, gradient_bytes=4000
+            ),
+        )
+    machines = Simulated(CLUSTERS[name], tmp_path, cost=BENT)
+    assert machines.distance() < 0.05
+    assert max(machines.step() for _ in range(60)) < 0.07
+    assert machines.num_changes <= 1
+
+
 def test_machines_that_are_alike_share_equally(tmp_path):
     machines = Simulated(CLUSTERS["twins"], tmp_path)
     for _ in range(60):
@@ -141,4 +164,4 @@ def test_a_curve_travels_as_it_is_where_the_worker_is():
     told = Told.of(curve, 40, 0.0)
     assert told.profile.seconds(40) == pytest.approx(0.4, rel=0.01)
     assert told.profile.seconds(30) == pytest.approx(0.3, rel=0.05)
-    assert Told(*map(float, told)) == told
+    assert Told.read(told.floats) == told

@@ -69,12 +69,12 @@ def test_the_summary_counts_epochs_from_one():
     assert [(row["epoch"], row["held_out_accuracy"], row["samples_per_s"]) for row in rows] == [(1, 0.5, 4.0)]
 
 
-def plan(step, **shares):
-    return PlanChanged(step=step, policy="dynamic", shares=shares, reason="", step_s=0.1, samples_per_s=20.0)
+def plan(step, reason="it pays", **shares):
+    return PlanChanged(step=step, policy="dynamic", shares=shares, reason=reason, step_s=0.1, samples_per_s=20.0)
 
 
 def test_the_plan_in_force_is_the_last_one_and_the_first_is_no_change():
-    state = state_after(STARTED, plan(0, a=1, b=1), step(1), plan(1, a=2))
+    state = state_after(STARTED, plan(0, a=1, b=1), step(1), plan(1, a=2), plan(2, reason="", a=2))
     assert (state.shares, state.num_plan_changes, state.predicted_samples_per_s) == ({"a": 2}, 1, 20.0)
 
 

@@ -22,7 +22,7 @@ def records(worker, *events):
 
 
 def plan(step=1, **more):
-    values = {"policy": "dynamic", "shares": {"rosa": 20, "lily": 10}, "reason": "", "step_s": 0.25}
+    values = {"policy": "dynamic", "shares": {"rosa": 20, "lily": 10}, "reason": "it pays", "step_s": 0.25}
     return PlanChanged(step=step, samples_per_s=120.0, error=0.05, **{**values, "solo_samples_per_s": SOLO, **more})
 
 
@@ -113,7 +113,7 @@ def test_predicted_stands_against_measured():
 
 
 def test_the_plan_in_force_counts_and_the_first_is_no_change():
-    told_again = plan(2, step_s=0.5)
+    told_again = plan(2, step_s=0.5, reason="")
     lines = [plan(), step(1, 30, compute_s=0.3), told_again, step(2, 30, compute_s=0.3)]
     assert make_account({"rosa": records("rosa", *lines)}).num_plan_changes == 0
     other = plan(3, step_s=0.5, shares={"rosa": 30, "lily": 0})
