@@ -2,11 +2,11 @@
 
     python -m benchmarks.prediction --cluster pair --json
 
-Everything is the user's own command, on machines at their declared cores: `potluck profile` on each, a sweep of the
-links, `potluck plan`, `potluck train` on all of them. A second plan is made from what that run showed, and compared
-with a second run. A run is steady in its second half. With --keep a third run keeps every machine, and is compared with
-the plan that does so. Rounds repeat all of it: a computer that is faster when it is measured than when it trains would
-tell of itself, not of the plan. Figures are medians over the rounds.
+Everything is the user's own command, on machines at their declared cores (only imports get more): `potluck profile` on
+each, a sweep of the links, `potluck plan`, `potluck train` on all of them. A second plan is made from what that run
+showed, and compared with a second run. A run is steady in its second half. With --keep a third run keeps every machine,
+and is compared with the plan that does so. Rounds repeat all of it: a computer that is faster when it is measured than
+when it trains would tell of itself, not of the plan. Figures are medians over the rounds.
 """
 
 import argparse
@@ -15,14 +15,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import links
-from benchmarks.crew import LIGHTHOUSE, PORT, ROOT, SECRET
+from benchmarks.crew import LIGHTHOUSE, PORT, READY_S, ROOT, SECRET, START_CORES
 from benchmarks.pinning import pin
-from lab import Lab, LabError
+from lab import Lab, LabError, Process
 from potluck.events.log import read_records
 from potluck.events.types import MachineBenched, StepCommitted
 
@@ -87,21 +89,28 @@ def main() -> None:
 def measure(cluster: str, workload: Workload, *, rounds: int, keep: bool) -> dict[str, Any]:
     """In every round a plan from trials and a run, then a plan from that run and another run."""
     swept: Any = links.measure(cluster)["machines"]
-    rates = [f"{name}={link['bandwidth_bytes_per_s'] * 8 / 1e6:.3f}mbit" for name, link in swept.items()]
+    rates = [
+        f"{name}={link['bandwidth_bytes_per_s'] * 8 / 1e6:.3f}mbit,{link['latency_s'] * 1e3:.3f}ms"
+        for name, link in swept.items()
+    ]
     found: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
-        names = [machine.name for machine in lab.machines]
-        pinned = pin(lab.machines)
-        kept = [option for name in names for option in ("--keep", name)]
-        plans = {"trials": [], "the run before": []} | ({"the run before, all kept": kept} if keep else {})
+        machines = Machines(lab)
+        links_swept = [option for rate in rates for option in ("--link", rate)]
+        kept = [option for name in machines.names for option in ("--keep", name)]
         for number in range(rounds):
-            homes = {name: Path(scratch, f"home-{number}-{name}") for name in names}
-            profile_all(lab, homes, workload, pinned)
-            for source, wishes in plans.items():
-                predicted = plan(homes, workload, rates, wishes)
+            homes = {name: Path(scratch, f"home-{number}-{name}") for name in machines.names}
+            profile_all(machines, homes, workload)
+            for source, more, wishes in (
+                ("trials", links_swept, []),
+                ("the run before", [], []),
+                *([("the run before, all kept", [], kept)] if keep else []),
+            ):
+                predicted = plan(homes, workload, [*more, *wishes])
                 folder = Path(scratch, f"run-{number}-{source}")
-                train(lab, homes, folder, workload, pinned=pinned, wishes=wishes)
-                found.setdefault(source, []).append(compare(predicted, look_at(folder, names, workload.batch)))
+                train(machines, homes, folder, workload, wishes)
+                seen = look_at(folder, machines.names, workload.batch)
+                found.setdefault(source, []).append(compare(predicted, seen))
     return {
         "benchmark": "prediction",
         "cluster": cluster,
@@ -141,68 +150,94 @@ def summarise(source: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def profile_all(lab: Lab, homes: dict[str, Path], workload: Workload, pinned: dict[str, list[str]]) -> None:
+class Machines:
+    """A lab's machines, which import fast and then work at their declared cores."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab = lab
+        self.names = [machine.name for machine in lab.machines]
+        self._declared = {machine.name: machine.cores() for machine in lab.machines}
+        self._pinned = pin(lab.machines)
+
+    def start(self, command: list[str], variables: Callable[[str], dict[str, str]]) -> list[Process]:
+        """The same command on all of them."""
+        for machine in self.lab.machines:
+            machine.slow(START_CORES)
+        return [
+            self.lab[name].start(
+                [*self._pinned[name], *command], cwd=ROOT, env={"OMP_NUM_THREADS": "1", **variables(name)}
+            )
+            for name in self.names
+        ]
+
+    def settle(self) -> None:
+        """All have imported what they need."""
+        for name, cores in self._declared.items():
+            self.lab[name].slow(cores)
+
+
+def profile_all(machines: Machines, homes: dict[str, Path], workload: Workload) -> None:
     """Every machine measures itself, all at once."""
     command = [*POTLUCK, "profile", *workload.options, "--device", "cpu"]
-    started = [
-        lab[name].start([*pinned[name], *command], cwd=ROOT, env={"POTLUCK_HOME": str(home), "OMP_NUM_THREADS": "1"})
-        for name, home in homes.items()
-    ]
+    started = machines.start(command, lambda name: {"POTLUCK_HOME": str(homes[name])})
+    for process in started:
+        process.expect("measuring", READY_S)
+    machines.settle()
     for process in started:
         if process.wait(300):
             raise LabError(f"potluck profile failed on {process.machine}:\n{process.output}", fix="see its output")
 
 
-def plan(homes: dict[str, Path], workload: Workload, rates: list[str], wishes: list[str]) -> dict[str, Any]:
+def plan(homes: dict[str, Path], workload: Workload, wishes: list[str]) -> dict[str, Any]:
     """What `potluck plan` says of all machines' profiles."""
     files = [str(path) for home in homes.values() for path in sorted(home.glob("profiles/**/*.json"))]
-    link_options = [option for rate in rates for option in ("--link", rate)]
-    command = [*POTLUCK, "plan", *files, *workload.options, *link_options, *wishes, "--json"]
+    command = [*POTLUCK, "plan", *files, *workload.options, *wishes, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"potluck plan failed:\n{done.stdout}{done.stderr}", fix="see its output")
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def train(
-    lab: Lab,
-    homes: dict[str, Path],
-    folder: Path,
-    workload: Workload,
-    *,
-    pinned: dict[str, list[str]],
-    wishes: list[str],
-) -> None:
+def train(machines: Machines, homes: dict[str, Path], folder: Path, workload: Workload, wishes: list[str]) -> None:
     """One run on all machines."""
-    host = lab.machines[0]
+    host = machines.lab.machines[0]
     lighthouse = host.start([*LIGHTHOUSE, "--bind", f"{host.address}:{PORT}"])
     command = [
         *(*POTLUCK, "train", "--experiment-name", "run", "--dataset", "synthetic_image", *workload.options, *wishes),
         *("--max-steps", str(workload.steps), "--num-samples", str(workload.batch * 8), "--epochs", "1000"),
         *("--device", "cpu"),
     ]
+
+    def variables(name: str) -> dict[str, str]:
+        return {
+            "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
+            "POTLUCK_SECRET": SECRET,
+            "POTLUCK_WORKERS": str(len(homes)),
+            "POTLUCK_RUNS_DIR": str(folder / name),
+            "POTLUCK_HOME": str(homes[name]),
+        }
+
     try:
-        started = [
-            lab[name].start(
-                [*pinned[name], *command],
-                cwd=ROOT,
-                env={
-                    "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
-                    "POTLUCK_SECRET": SECRET,
-                    "POTLUCK_WORKERS": str(len(homes)),
-                    "POTLUCK_RUNS_DIR": str(folder / name),
-                    "POTLUCK_HOME": str(home),
-                    "OMP_NUM_THREADS": "1",
-                },
-            )
-            for name, home in homes.items()
-        ]
+        started = machines.start(command, variables)
+        wait_for_events(folder, started)
+        machines.settle()
         for process in started:
             if process.wait(120 + 10 * workload.steps):
                 raise LabError(f"training failed on {process.machine}:\n{process.output}", fix="see its output")
     finally:
         lighthouse.kill()
         lighthouse.wait(10)
+
+
+def wait_for_events(folder: Path, started: list[Process]) -> None:
+    """Until every worker has begun its event file: that comes before the first step."""
+    until = time.monotonic() + READY_S
+    while not all(any((folder / process.machine / "run" / "events").glob("*.jsonl")) for process in started):
+        failed = [process for process in started if process.returncode]
+        if failed or time.monotonic() > until:
+            output = failed[0].output if failed else started[-1].output
+            raise LabError(f"not every worker has started:\n{output}", fix="see its output")
+        time.sleep(0.05)
 
 
 def look_at(folder: Path, names: list[str], batch: int) -> Seen:

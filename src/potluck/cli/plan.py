@@ -26,7 +26,9 @@ def plan(
     ] = None,
     link: Annotated[
         list[str] | None,
-        typer.Option(help="A machine's link, like rosa=100mbit; may be repeated.", show_default=False),
+        typer.Option(
+            help="A machine's link, like rosa=100mbit or rosa=100mbit,2ms; may be repeated.", show_default=False
+        ),
     ] = None,
     solo: Annotated[
         bool, typer.Option("--solo", help="Only from profiles on this machine and files, whoever has joined.")
@@ -47,7 +49,8 @@ def plan(
         home, profiles or [], name, mixed_precision, joined=None if solo else _ask_joined(home, name, mixed_precision)
     )
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
-    outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable))
+    faster = rate_bytes_per_s(cable) if link or any(one.link for one in found) else None
+    outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=faster)
     if as_json:
         import json
 

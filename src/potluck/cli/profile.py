@@ -32,6 +32,7 @@ def profile(
 
     Between joined machines the links are measured, too. The results are kept for plans and runs.
     """
+    from potluck.cli.placing import joined_host, tell_aside
     from potluck.core.environment import read_environment
     from potluck.core.quantities import size_bytes
     from potluck.core.settings import make_settings
@@ -40,8 +41,6 @@ def profile(
     make_settings({"model": model, "mixed_precision": mixed_precision})
     environment = read_environment()
     if not solo:
-        from potluck.cli.placing import joined_host, tell_aside
-
         membership = joined_host(environment.home)
         if membership is not None:
             from potluck.measuring.profile_store import save_profile
@@ -70,11 +69,13 @@ def profile(
 
     chosen = choose_device(device)
     use_threads(read_launch().num_threads)
+    size = model_size or find_model(model).default_size
+    tell_aside(f"measuring {model} {size} on {chosen}: about {seconds:g} s")
     stored = measure_and_keep(
         environment.home,
         environment.machine,
         model=model,
-        size=model_size or find_model(model).default_size,
+        size=size,
         precision=mixed_precision,
         device=chosen,
         largest=global_batch,

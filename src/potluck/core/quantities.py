@@ -1,10 +1,11 @@
-"""Rates and sizes as people write them: 100mbit, 512M."""
+"""Rates, sizes and durations as people write them: 100mbit, 512M, 2ms."""
 
 import re
 
 from potluck.core.errors import SettingsError
 
 _BITS = {"kbit": 1e3, "mbit": 1e6, "gbit": 1e9}
+_SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
 
 
@@ -22,6 +23,14 @@ def size_bytes(text: str) -> int:
     if unit not in _BYTES or number <= 0:
         raise SettingsError(f"{text!r} is not a size", fix="write it as 512M or 2G")
     return round(number * _BYTES[unit])
+
+
+def duration_s(text: str) -> float:
+    """Read 2ms as 0.002 seconds."""
+    number, unit = _split(text)
+    if unit not in _SECONDS:
+        raise SettingsError(f"{text!r} is not a duration", fix="write it as 2ms or 500us")
+    return number * _SECONDS[unit]
 
 
 def _split(text: str) -> tuple[float, str]:

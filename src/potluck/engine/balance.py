@@ -17,6 +17,7 @@ from potluck.planning.looks import FIRST_LOOK, Look, Votes, is_settled, is_urgen
 from potluck.planning.plan import Plan, describe, make_plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
+from potluck.planning.seen import RingSeen
 from potluck.planning.what_if import if_kept
 
 _TELL_EVERY = 48
@@ -60,6 +61,7 @@ class Balance:
         self._cluster: Cluster | None = None
         self._is_trusted = True
         self._return_s = 0.0
+        self._ring: RingSeen | None = None
 
     def recall(self, digest: str, gradient_bytes: int) -> None:
         """The model is known: begin with what earlier runs and trials showed of it."""
@@ -81,7 +83,7 @@ class Balance:
         """Keep what this run showed."""
         profile = self._fit.profile()
         if profile is not None:  # pieces by hand are no limit of the machine
-            self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed)
+            self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed, self._ring)
 
     def introduction(self, part: int) -> Told:
         """What this worker tells a group that it joins; so many samples are a usual part there."""
@@ -146,6 +148,8 @@ class Balance:
         if not self._may_bench(before, decision):
             decision = rebalance(replace(setting, keep=roster.machines), members, told, before)
             assert decision is not None
+        if decision.ring is not None and decision.ring.num_workers > 1:
+            self._ring = decision.ring
         if not self._may_change(before, decision, look):
             return
         self.plan, self._cluster = decision.plan, decision.cluster

@@ -7,6 +7,7 @@ from pathlib import Path
 from potluck.measuring.memory import MemoryCap
 from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.planning.costs import ComputeProfile
+from potluck.planning.seen import RingSeen
 
 _LEAST_STEPS = 20  # fewer timings than these are no experience
 
@@ -30,10 +31,10 @@ class Experience:
         stored = find_profile(self.home, self.machine, self.device, self.model, self.precision)
         return stored if stored is not None and stored.gradient_bytes == gradient_bytes else None
 
-    def keep(self, compute: ComputeProfile | None, num_steps: int) -> None:
+    def keep(self, compute: ComputeProfile | None, num_steps: int, ring: RingSeen | None = None) -> None:
         """What a run's own steps showed is worth more than a trial: it is what steps really cost."""
         if compute is not None and num_steps >= _LEAST_STEPS:
-            self._save(compute)
+            self._save(compute, ring)
 
     def halve(self, failed: int) -> int:
         """So many samples did not fit: remember that half of them is the most to try."""
@@ -47,7 +48,7 @@ class Experience:
         assert self.model is not None
         return find_profile(self.home, self.machine, self.device, self.model, self.precision)
 
-    def _save(self, compute: ComputeProfile) -> None:
+    def _save(self, compute: ComputeProfile, ring: RingSeen | None = None) -> None:
         assert self.model is not None
         stored = self._stored()
         save_profile(
@@ -60,6 +61,7 @@ class Experience:
                 compute=compute,
                 gradient_bytes=self.gradient_bytes,
                 link=None if stored is None else stored.link,
+                ring=ring,
                 measured_at=time.time(),
             ),
         )

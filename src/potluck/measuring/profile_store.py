@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from potluck.core.atomic import write_text
 from potluck.core.errors import MeasureError
 from potluck.planning.costs import ComputeProfile, LinkProfile
+from potluck.planning.seen import RingSeen
 
 
 class StoredProfile(BaseModel):
@@ -24,6 +25,8 @@ class StoredProfile(BaseModel):
     gradient_bytes: int
     """What every step exchanges."""
     link: LinkProfile | None = None
+    ring: RingSeen | None = None
+    """What the last run with others showed of the exchange."""
     trial: dict[int, float] = {}
     """Median seconds by batch size, as measured."""
     measured_at: float = 0.0

@@ -1,14 +1,16 @@
 """From kept profiles to the cluster that a plan is made for."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from potluck.core.errors import MeasureError, did_you_mean
-from potluck.core.quantities import rate_bytes_per_s
+from potluck.core.quantities import duration_s, rate_bytes_per_s
 from potluck.measuring.profile_store import StoredProfile, find_profiles, read_profile
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
+from potluck.planning.seen import as_seen
 
 
 def gather_profiles(
@@ -42,10 +44,8 @@ def gather_profiles(
     return sorted([*brought, *kept], key=lambda profile: (profile.machine, profile.device))
 
 
-def make_cluster(
-    profiles: Sequence[StoredProfile], links: Mapping[str, LinkProfile] | None = None, *, overlap: float = 0.0
-) -> Cluster:
-    """One worker a profile; links given here count more than those in the profiles."""
+def make_cluster(profiles: Sequence[StoredProfile], links: Mapping[str, LinkProfile] | None = None) -> Cluster:
+    """One worker a profile, with the exchange as their last run together showed it; links given here count instead."""
     numbers: dict[str, int] = {}
     workers = []
     for profile in profiles:
@@ -54,21 +54,25 @@ def make_cluster(
         workers.append(Worker(name=name, machine=profile.machine, compute=profile.compute))
     num_bytes = max(profile.gradient_bytes for profile in profiles)
     known = {profile.machine: profile.link for profile in profiles if profile.link is not None}
-    return Cluster(
-        workers=tuple(workers),
-        links={**known, **(links or {})},
-        exchange=replace(exchange_of(num_bytes), overlap=overlap),
-    )
+    cluster = Cluster(workers=tuple(workers), links={**known, **(links or {})}, exchange=exchange_of(num_bytes))
+    rings = [profile.ring for profile in profiles if profile.ring and profile.ring.num_workers == len(profiles)]
+    if links or not rings or len(rings) < len(profiles):
+        return cluster
+    ring = min(rings, key=lambda one: one.exposed_s)  # of one run all tell the same, give or take its last steps
+    return as_seen(cluster, np.ones(len(cluster.machines), dtype=bool), ring)
 
 
 def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkProfile]:
-    """Links as a person writes them: rosa=100mbit."""
+    """Links as a person writes them: rosa=100mbit, or rosa=100mbit,2ms with the latency of a hop."""
     links = {}
     for text in texts:
         name, _, rate = text.partition("=")
         if name not in machines:
             raise MeasureError(f"there is no machine {name!r} for --link {text}", fix=did_you_mean(name, machines))
-        links[name] = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=rate_bytes_per_s(rate))
+        speed, _, latency = rate.partition(",")
+        links[name] = LinkProfile(
+            latency_s=duration_s(latency) if latency else 0.0, bandwidth_bytes_per_s=rate_bytes_per_s(speed)
+        )
     return links
 
 

@@ -58,14 +58,14 @@ class Outlook:
 
 
 def look_ahead(
-    cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float
+    cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float | None
 ) -> Outlook:
-    """The plan for these numbers, and the answers to what people ask next."""
+    """The plan for these numbers, and the answers to what people ask next; of a cable only where links are measured."""
     plan = make_plan(cluster, batch, policy, keep)
     return Outlook(
         cluster=cluster,
         plan=plan,
         added=add_one_by_one(cluster, batch, policy, keep),
-        with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if cluster.links else None,
+        with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if cable_bytes_per_s else None,
         lines=explain(cluster, plan),
     )

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import numpy as np
 
 from potluck.planning.cluster import Cluster, Worker
-from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile, calibrate
+from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
 from potluck.planning.plan import LEAST_GAIN, Plan, describe, make_plan, should_change
-from potluck.planning.water_filling import Numbers
+from potluck.planning.seen import RingSeen, as_seen
 
 _NUM_BENDS = 5
 
@@ -92,6 +92,8 @@ class Decision:
     reason: str = ""
     gain: float = 0.0
     """The part of a step that it should save."""
+    ring: RingSeen | None = None
+    """What the plan before has shown of the exchange."""
 
 
 def rebalance(
@@ -117,15 +119,16 @@ def rebalance(
         if plan.policy == "dynamic" and not should_change(even, plan, setting.least_gain):
             plan = replace(even, policy=plan.policy)  # machines that are alike: what differs is noise
         return Decision(plan, cluster, "the workers changed")
-    cluster = _as_seen(cluster, told, current)
+    ring = _ring_seen(cluster, told, current)
+    cluster = as_seen(cluster, cluster.is_active(np.array(current.shares)), ring)
     now = describe(cluster, current.shares, current.policy)
     if setting.policy != "dynamic":
-        return Decision(now, cluster)
+        return Decision(now, cluster, ring=ring)
     proposed = make_plan(cluster, setting.batch, setting.policy, setting.keep)
     if not should_change(now, proposed, _least_gain(setting, current)):
-        return Decision(now, cluster)
+        return Decision(now, cluster, ring=ring)
     gain = 1 - proposed.prediction.step_s / now.prediction.step_s
-    return Decision(proposed, cluster, f"a step should be {100 * gain:.0f} % shorter", gain)
+    return Decision(proposed, cluster, f"a step should be {100 * gain:.0f} % shorter", gain, ring)
 
 
 def _least_gain(setting: Setting, current: Plan) -> float:
@@ -134,23 +137,7 @@ def _least_gain(setting: Setting, current: Plan) -> float:
     return max(setting.least_gain, LEAST_GAIN) if is_even else setting.least_gain
 
 
-def _as_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> Cluster:
-    """The cluster with the exchange as the current ring shows it: the wait of the worker that waits least."""
+def _ring_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> RingSeen:
     waits = [numbers.exchange_wait_s for numbers, share in zip(told, current.shares, strict=True) if share > 0]
-    shares = np.array(current.shares)
-    work_s = float(cluster.table.seconds(shares).max())
-    active = cluster.is_active(shares)
-    if not cluster.links and active.sum() > 1 and min(waits) > 0:
-        return replace(cluster, links=_links_as_seen(cluster, active, min(waits)))
-    wire_s = cluster.wire_s(active)
-    if wire_s <= 0:
-        return replace(cluster, overhead_s=min(waits))
-    return replace(cluster, exchange=calibrate(cluster.exchange, wire_s, work_s, min(waits)))
-
-
-def _links_as_seen(cluster: Cluster, active: Numbers, wait_s: float) -> dict[str, LinkProfile]:
-    """Nobody measured the links: the ring is as slow as it is seen to be, and nobody can say through whom."""
-    num_workers = int(np.bincount(cluster.machine_of)[active].sum())
-    sending = 2 * (num_workers - 1) / num_workers * cluster.exchange.num_bytes
-    seen = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=max(1.0, sending) / wait_s)
-    return dict.fromkeys(cluster.machines, seen)
+    work_s = float(cluster.table.seconds(np.array(current.shares)).max())
+    return RingSeen(num_workers=len(waits), work_s=work_s, exposed_s=min(waits))

@@ -77,6 +77,7 @@ def measure_and_keep(
         compute=measured.compute,
         gradient_bytes=measured.gradient_bytes,
         link=None if before is None else before.link,
+        ring=None if before is None else before.ring,
         trial={batch: statistics.median(times) for batch, times in measured.trial.items()},
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},

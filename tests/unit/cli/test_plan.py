@@ -25,7 +25,7 @@ def potluck(*arguments):
     if isinstance(result.exception, PotluckError):
         raise result.exception
     assert result.exit_code == 0, result.output
-    return result.output
+    return result.stdout
 
 
 def profile(folder, machine, per_sample_s, **more):
@@ -106,3 +106,24 @@ def test_mistakes_say_what_to_type(home, workplace, arguments):
     with pytest.raises(PotluckError) as caught:
         potluck(*arguments)
     assert caught.value.fix
+
+
+def test_a_link_may_name_its_latency(home, workplace):
+    files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.002)]
+    given = ["--link", "oak=1gbit", "--keep", "elm", "--json"]
+    near, far = (
+        json.loads(potluck("plan", *TINY, *files, *given, "--link", f"elm={text}")) for text in ("1gbit", "1gbit,2ms")
+    )
+    assert far["exposed_exchange_s"] == pytest.approx(near["exposed_exchange_s"] + 2 * 2 * 0.002)
+    with pytest.raises(PotluckError, match="not a duration"):
+        potluck("plan", *TINY, *files, *given, "--link", "elm=1gbit,soon")
+
+
+def test_what_a_run_showed_of_the_exchange_is_in_the_next_plan(home, workplace):
+    ring = {"num_workers": 2, "work_s": 0.04, "exposed_s": 0.01}
+    files = [profile(workplace, "oak", 0.001, ring=ring), profile(workplace, "elm", 0.001, ring=ring)]
+    plan = json.loads(potluck("plan", *TINY, *files, "--json"))
+    assert plan["exposed_exchange_s"] == pytest.approx(0.01)
+    assert plan["samples_per_s_with_cable"] is None  # nobody measured a link
+    third = profile(workplace, "ash", 0.001)
+    assert json.loads(potluck("plan", *TINY, *files, third, "--json"))["exposed_exchange_s"] == 0.0

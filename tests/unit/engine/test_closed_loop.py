@@ -10,7 +10,7 @@ from potluck.engine.experience import Experience
 from potluck.engine.roster import Member, Roster
 from potluck.events.types import PlanChanged, StepTiming
 from potluck.measuring.compute_fit import profile_from_trial
-from potluck.measuring.profile_store import StoredProfile, save_profile
+from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import sizes_up_to
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
@@ -131,6 +131,18 @@ def test_after_trials_the_first_plan_is_near_the_best(name, tmp_path):
     assert machines.distance() < 0.05
     assert max(machines.step() for _ in range(60)) < 0.07
     assert machines.num_changes <= 1
+
+
+def test_what_the_exchange_took_is_kept_for_the_next_plan(tmp_path):
+    machines = Simulated(CLUSTERS["laptops"], tmp_path)
+    for _ in range(40):
+        machines.step()
+    for balance in machines.balances:
+        balance.close()
+    rings = [find_profile(tmp_path, f"m{index}", "cpu", "digest", "no").ring for index in range(3)]
+    assert rings == [rings[0]] * 3
+    assert rings[0].num_workers == 3
+    assert 0.004 <= rings[0].exposed_s < 0.02
 
 
 def test_machines_that_are_alike_share_equally(tmp_path):
