@@ -22,6 +22,7 @@ from potluck.planning.what_if import if_kept
 
 _TELL_EVERY = 48
 _TELL_FIRST = 13
+_KEEP_EVERY = 50
 _NUM_WAITS = 8
 _BENCH_VOTES = 5  # looks in a row
 _BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
@@ -79,8 +80,8 @@ class Balance:
         """So many at once did not fit; returns how many will be tried next time."""
         return self._experience.halve(num_samples)
 
-    def close(self) -> None:
-        """Keep what this run showed."""
+    def keep(self) -> None:
+        """Keep what this run showed so far, for the next one, or for this one if the machine is lost and comes back."""
         profile = self._fit.profile()
         if profile is not None:  # pieces by hand are no limit of the machine
             self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed, self._ring)
@@ -136,6 +137,8 @@ class Balance:
         self._num_commits += 1
         if look is not None:
             self._conclude(roster, told, step, _setting(roster, batch, exchange, look), look)
+        if self._num_commits % _KEEP_EVERY == 0:
+            self.keep()
 
     def _conclude(self, roster: Roster, told: Sequence[Told], step: int, setting: Setting, look: Look) -> None:
         if roster.has_fixed_shares or not self._is_trusted or not 2 <= len(roster.members) <= setting.batch:

@@ -347,7 +347,7 @@ class Together:
 
     def close(self) -> None:
         if self._settled is not None:
-            self._balance.close()
+            self._balance.keep()
         self._membership.leave()
         self._leave()
 

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 50
+_LEAST_SIZES = 3
+_STRETCH = 1.5  # of the budget, for the largest sizes: the fastest machine's part is one of them
 
 
 def sizes_up_to(largest: int) -> list[int]:
@@ -14,23 +16,27 @@ def sizes_up_to(largest: int) -> list[int]:
 
 
 def run_trial(step: Callable[[int], None], sizes: Sequence[int], budget_s: float) -> dict[int, list[float]]:
-    """Seconds of steps by batch size; `step` returns when its work is done. Large sizes go when time is short."""
-    chosen, began_s = [], time.perf_counter()
-    for size in sizes:  # the first step of a size sets things up, and tells what there is time for
-        step(size)
-        before_s = time.perf_counter()
-        step(size)
-        took_s = time.perf_counter() - before_s
-        chosen.append(size)
-        left_s = budget_s - (time.perf_counter() - began_s)
-        if len(chosen) >= 3 and 2 * took_s * 2 * _LEAST_ROUNDS > left_s:
-            break  # the next size would take twice as long
-    seconds: dict[int, list[float]] = {size: [] for size in chosen}
-    for number in range(_MOST_ROUNDS):
+    """Seconds of steps by batch size; `step` returns when its work is done. The largest go where time is too short."""
+    seconds: dict[int, list[float]] = {}
+    began_s = time.perf_counter()
+    for size in sizes:
+        if len(seconds) >= _LEAST_SIZES:
+            before, took_s = max(seconds), sum(times[0] for times in seconds.values())
+            expected_s = seconds[before][0] * size / before
+            left_s = _STRETCH * budget_s - (time.perf_counter() - began_s)
+            if 2 * expected_s + (_LEAST_ROUNDS - 1) * (took_s + expected_s) > left_s:
+                break
+        step(size)  # the first step of a size sets things up
+        seconds[size] = [_timed(step, size)]
+    for number in range(1, _MOST_ROUNDS):
         if number >= _LEAST_ROUNDS and time.perf_counter() - began_s > budget_s:
             break
-        for size in chosen:
-            before_s = time.perf_counter()
-            step(size)
-            seconds[size].append(time.perf_counter() - before_s)
+        for size, times in seconds.items():
+            times.append(_timed(step, size))
     return seconds
+
+
+def _timed(step: Callable[[int], None], size: int) -> float:
+    before_s = time.perf_counter()
+    step(size)
+    return time.perf_counter() - before_s

@@ -149,7 +149,7 @@ def test_what_a_run_showed_is_there_for_the_next(make, tmp_path):
     balance.recall("digest", 4000)
     for _ in range(30):
         balance.timed(20, 1, StepTiming(compute_s=0.05))
-    balance.close()
+    balance.keep()
     stored = find_profile(tmp_path, "bo", "cpu", "digest", "no")
     assert stored is not None
     assert stored.compute.seconds(20) == pytest.approx(0.05, rel=0.05)
@@ -187,3 +187,13 @@ def test_what_did_not_fit_is_halved_and_remembered(make):
 def test_an_unknown_policy_is_refused():
     with pytest.raises(PlanError, match="dynamc"):
         Wishes(policy="dynamc")
+
+
+def test_a_machine_that_is_lost_knows_itself_when_it_comes_back(make, tmp_path):
+    balance, roster = make([]), Roster((member("bo"), member("al")), 0)
+    balance.recall("digest", 4000)
+    balance.form(roster, 0, 40, SMALL)
+    for step in range(60):
+        balance.timed(20, 1, StepTiming(compute_s=0.05))
+        balance.committed(roster, [costs(0.0025), costs(0.0025)], step, 40, SMALL)
+    assert find_profile(tmp_path, "bo", "cpu", "digest", "no").compute.seconds(20) == pytest.approx(0.05, rel=0.05)

@@ -138,7 +138,7 @@ def test_what_the_exchange_took_is_kept_for_the_next_plan(tmp_path):
     for _ in range(40):
         machines.step()
     for balance in machines.balances:
-        balance.close()
+        balance.keep()
     rings = [find_profile(tmp_path, f"m{index}", "cpu", "digest", "no").ring for index in range(3)]
     assert rings == [rings[0]] * 3
     assert rings[0].num_workers == 3
