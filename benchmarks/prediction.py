@@ -64,7 +64,7 @@ def main() -> None:
     parser.add_argument("--cluster", default="pair", help="a shipped lab cluster or a cluster file")
     parser.add_argument("--model", default="simple_cnn")
     parser.add_argument("--model-size", default="base")
-    parser.add_argument("--batch", type=int, default=384, help="global batch")
+    parser.add_argument("--batch", type=int, default=256, help="global batch")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", action="store_true", help="also run with every machine kept, and compare that")
