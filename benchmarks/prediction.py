@@ -136,7 +136,10 @@ def compare(predicted: dict[str, Any], seen: Seen) -> dict[str, Any]:
 
 
 def summarise(source: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
-    """One row: medians of speeds over the rounds, whoever was benched in any, and the rounds themselves."""
+    """One row: medians over the rounds, of speeds and of what was predicted against what came right after it; whoever
+    was benched in any of them; and the rounds themselves.
+    """
+    ratios = [one["predicted_samples_per_s"] / one["measured_samples_per_s"] for one in rounds]
     predicted, measured = (
         statistics.median(one[f"{which}_samples_per_s"] for one in rounds) for which in ("predicted", "measured")
     )
@@ -144,7 +147,7 @@ def summarise(source: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
         "from": source,
         "predicted_samples_per_s": predicted,
         "measured_samples_per_s": measured,
-        "error": abs(predicted / measured - 1),
+        "error": abs(statistics.median(ratios) - 1),
         **{who: sorted({name for one in rounds for name in one[who]}) for who in ("benched", "benched_in_run")},
         "rounds": rounds,
     }

@@ -49,8 +49,7 @@ def plan(
         home, profiles or [], name, mixed_precision, joined=None if solo else _ask_joined(home, name, mixed_precision)
     )
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
-    faster = rate_bytes_per_s(cable) if link or any(one.link for one in found) else None
-    outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=faster)
+    outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable))
     if as_json:
         import json
 

@@ -75,7 +75,7 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
             "benched" if is_benched else str(plan.shares[index]),
             "" if is_benched else seconds_text(step.work_s[index]),
             "" if is_benched else seconds_text(step.straggler_wait_s(index)),
-            "not measured" if link is None else rate_text(link.bandwidth_bytes_per_s),
+            rate_text(link.bandwidth_bytes_per_s) if link and link.is_measured else "not measured",
         )
     console.print(shares)
     console.print()

@@ -70,7 +70,7 @@ def profile(
     chosen = choose_device(device)
     use_threads(read_launch().num_threads)
     size = model_size or find_model(model).default_size
-    tell_aside(f"measuring {model} {size} on {chosen}: about {seconds:g} s")
+    tell_aside(f"measuring {model}-{size} on {chosen}: first what fits into its memory, then for about {seconds:g} s")
     stored = measure_and_keep(
         environment.home,
         environment.machine,

@@ -1,10 +1,12 @@
 """Every worker's share of the global batch, concluded by each for itself from the numbers of all."""
 
 import statistics
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from potluck.core.errors import MeasureError
 from potluck.engine.experience import Experience
 from potluck.engine.roster import Roster
 from potluck.events.types import AnyEvent, MachineBenched, MachineUnbenched, Notice, PlanChanged, StepTiming
@@ -14,7 +16,7 @@ from potluck.planning.cluster import Cluster
 from potluck.planning.costs import Exchange, LinkProfile
 from potluck.planning.explain import explain_benched, seconds_text
 from potluck.planning.looks import FIRST_LOOK, Look, Votes, is_settled, is_urgent, look_after
-from potluck.planning.plan import Plan, describe, make_plan
+from potluck.planning.plan import BENCH_SAVES_S, Plan, describe, make_plan
 from potluck.planning.policies import find_policy
 from potluck.planning.rebalance import Decision, Setting, Told, rebalance
 from potluck.planning.seen import RingSeen
@@ -22,10 +24,9 @@ from potluck.planning.what_if import if_kept
 
 _TELL_EVERY = 48
 _TELL_FIRST = 13
-_KEEP_EVERY = 50
+_KEEP_EVERY_S = 60.0
 _NUM_WAITS = 8
 _BENCH_VOTES = 5  # looks in a row
-_BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,12 +58,14 @@ class Balance:
         self._waits_s: deque[float] = deque(maxlen=_NUM_WAITS)
         self._samples = 0
         self._told = Told.of(None, 0, 0.0)
-        self._num_commits = 0
+        self._num_commits = self._num_since_news = 0
         self._change_votes, self._bench_votes = Votes(), Votes()
         self._cluster: Cluster | None = None
         self._is_trusted = True
         self._return_s = 0.0
         self._ring: RingSeen | None = None
+        self._kept_at = time.monotonic()
+        self._could_not_keep = False
 
     def recall(self, digest: str, gradient_bytes: int) -> None:
         """The model is known: begin with what earlier runs and trials showed of it."""
@@ -78,22 +81,30 @@ class Balance:
 
     def out_of_memory(self, num_samples: int) -> int:
         """So many at once did not fit; returns how many will be tried next time."""
-        return self._experience.halve(num_samples)
+        self._known_cap = self._experience.halve(num_samples)
+        return self._known_cap
 
     def keep(self) -> None:
         """Keep what this run showed so far, for the next one, or for this one if the machine is lost and comes back."""
+        self._kept_at = time.monotonic()
         profile = self._fit.profile()
-        if profile is not None:  # pieces by hand are no limit of the machine
+        if profile is None:
+            return
+        try:  # pieces by hand are no limit of the machine
             self._experience.keep(replace(profile, memory_cap=self._known_cap), self._num_timed, self._ring)
+        except (OSError, MeasureError) as error:
+            if not self._could_not_keep:
+                self._could_not_keep = True
+                text = f"what this run shows of the machine cannot be kept in {self._experience.home}: {error}"
+                self._tell(Notice(text=f"{text}; free some space there, or set POTLUCK_HOME to another folder"))
 
     def introduction(self, part: int) -> Told:
         """What this worker tells a group that it joins; so many samples are a usual part there."""
-        self._told = Told.of(self._fit.profile(), self._samples or part, 0.0)
-        return self._told
+        return Told.of(self._fit.profile(), self._samples or part, 0.0)
 
     def numbers(self) -> Told:
         """What this worker tells the others about itself; fitted anew when they will look at it."""
-        if look_after(self._num_commits):
+        if look_after(self._num_since_news):
             wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
             self._told = Told.of(self._fit.profile(), self._samples, wait_s)
         return self._told
@@ -106,6 +117,8 @@ class Balance:
             if self._num_timed > 1:  # in its first step torch also sets itself up
                 self._fit.add(Timed(samples, timing.own_s, pieces))
             self._waits_s.append(timing.exchange_wait_s)
+            if time.monotonic() - self._kept_at > _KEEP_EVERY_S:
+                self.keep()
 
     def shares(self, roster: Roster) -> list[int]:
         """Every member's share: as it was told by hand, as planned, or the same for all."""
@@ -122,7 +135,7 @@ class Balance:
 
     def form(self, roster: Roster, step: int, batch: int, exchange: Exchange) -> None:
         """A group has formed: plan from what its members know of themselves; a newcomer counts as an average one."""
-        self.plan, self._num_commits = None, 0
+        self.plan, self._num_commits, self._num_since_news = None, 0, 0
         self._change_votes.reset()
         self._bench_votes.reset()
         self._waits_s.clear()
@@ -133,12 +146,11 @@ class Balance:
 
     def committed(self, roster: Roster, told: Sequence[Told], step: int, batch: int, exchange: Exchange) -> None:
         """A step is done, and with it came everybody's numbers."""
-        look = look_after(self._num_commits)
+        look = look_after(self._num_since_news)
         self._num_commits += 1
+        self._num_since_news += 1
         if look is not None:
             self._conclude(roster, told, step, _setting(roster, batch, exchange, look), look)
-        if self._num_commits % _KEEP_EVERY == 0:
-            self.keep()
 
     def _conclude(self, roster: Roster, told: Sequence[Told], step: int, setting: Setting, look: Look) -> None:
         if roster.has_fixed_shares or not self._is_trusted or not 2 <= len(roster.members) <= setting.batch:
@@ -151,18 +163,22 @@ class Balance:
         if not self._may_bench(before, decision):
             decision = rebalance(replace(setting, keep=roster.machines), members, told, before)
             assert decision is not None
-        if decision.ring is not None and decision.ring.num_workers > 1:
-            self._ring = decision.ring
+        if decision.ring is not None and (
+            self._ring is None or len(decision.ring.machines) >= len(self._ring.machines)
+        ):
+            self._ring = decision.ring  # after a bench the larger ring is the one that says why
         if not self._may_change(before, decision, look):
             return
         self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
             self._change_votes.reset()
             if is_urgent(decision.gain):
-                self._num_commits = 0  # a machine is not what it was: early looks again, at its work with another part
+                self._num_since_news = (
+                    0  # a machine is not what it was: early looks again, at its work with another part
+                )
             self._tell_plan(roster, told, decision, step, setting.batch)
             self._tell_benched(decision, step)
-        elif self._num_commits % _TELL_EVERY == _TELL_FIRST:
+        elif self._num_since_news % _TELL_EVERY == _TELL_FIRST:
             # The plan stays. What is known of it is newer, and reports hold that against what was measured.
             self._tell_plan(roster, told, decision, step, setting.batch)
 
@@ -180,7 +196,7 @@ class Balance:
         if before is None or not is_settled(self._num_commits):
             return False
         now_s = describe(decision.cluster, before.shares, before.policy).prediction.step_s
-        saves = now_s - plan.prediction.step_s >= _BENCH_SAVES_S
+        saves = now_s - plan.prediction.step_s >= BENCH_SAVES_S
         return self._bench_votes.count(_BENCH_VOTES, is_wanted=saves)
 
     @property

@@ -61,7 +61,7 @@ class Experience:
                 compute=compute,
                 gradient_bytes=self.gradient_bytes,
                 link=None if stored is None else stored.link,
-                ring=ring,
+                ring=ring or (None if stored is None else stored.ring),
                 measured_at=time.time(),
             ),
         )

@@ -95,7 +95,7 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     times at once and then gives up.
     """
 
-    def __init__(self, timeout: timedelta, me: Callable[[], Member], backend: str) -> None:
+    def __init__(self, timeout: timedelta, me: Callable[[int], Member], backend: str) -> None:
         super().__init__(timeout=timeout)
         self._me = me
         self._wanted = backend
@@ -112,7 +112,7 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     ) -> None:
         self.roster = None
         store = create_store_client(store_addr, timeout=self._timeout)
-        store.set(f"potluck/{rank}", json.dumps(asdict(self._me())))
+        store.set(f"potluck/{rank}", json.dumps(asdict(self._me(world_size))))
         members = tuple(Member(**json.loads(store.get(f"potluck/{index}"))) for index in range(world_size))
         try:
             check_same_model(members, members[rank])

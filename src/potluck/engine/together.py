@@ -353,7 +353,7 @@ class Together:
 
     # Plumbing
 
-    def _me(self) -> Member:
+    def _me(self, num_workers: int) -> Member:
         return Member(
             name=self._place.name,
             machine=self._place.machine,
@@ -365,7 +365,7 @@ class Together:
             weights=self._weights() if self._settled is None else "",
             policy=self._balance.wishes.policy,
             keep=self._balance.wishes.keep,
-            told=self._balance.introduction(self._plan_for()[0] // max(1, self._place.expected)).floats,
+            told=self._balance.introduction(self._plan_for()[0] // num_workers).floats,
             link=() if (link := self._balance.link) is None else (link.latency_s, link.bandwidth_bytes_per_s),
         )
 

@@ -164,7 +164,7 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
             return {
                 "shares": shares,
                 "predicted_samples_per_s": samples_per_s,
-                "num_plan_changes": state.num_plan_changes + bool(state.shares and reason),
+                "num_plan_changes": state.num_plan_changes + bool(reason and state.shares and state.shares != shares),
             }
         case MachineBenched(machine=machine):
             return {"benched": (*(name for name in state.benched if name != machine), machine)}

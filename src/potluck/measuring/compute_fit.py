@@ -4,7 +4,6 @@ import statistics
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import pairwise
 
 from potluck.measuring.line_fit import Line, Timed, fit_line
 from potluck.planning.costs import ComputeProfile
@@ -72,12 +71,9 @@ class ComputeFit:
         return _as_profile(line, self.memory_cap, line.error)
 
     def _prior_at_this_pace(self, prior: ComputeProfile) -> ComputeProfile:
-        recent = list(self._timings)[-_HALF_LIFE:]
-        ratios = [timed.seconds / replace(prior, memory_cap=None).seconds(timed.samples) for timed in recent]
-        if any(timed.pieces > 1 for timed in recent):
-            ratios = [timed.seconds / prior.seconds(timed.samples) for timed in recent]
-        scaled = prior.slowed(statistics.median(ratios))
-        return replace(scaled, memory_cap=self.memory_cap, error=_relative_error(ratios))
+        prior = replace(prior, memory_cap=self.memory_cap)
+        ratios = [timed.seconds / prior.seconds(timed.samples) for timed in list(self._timings)[-_HALF_LIFE:]]
+        return replace(prior.slowed(statistics.median(ratios)), error=_relative_error(ratios))
 
     def _notice_another_pace(self) -> None:
         """Rescale what was seen before, if all recent timings say that the machine itself is slower or faster.
@@ -158,7 +154,9 @@ def _curve(medians: Mapping[int, float], memory_cap: int | None, error: float) -
     points: list[tuple[int, float]] = []
     for size, seconds in medians.items():
         points.append((size, max(seconds, points[-1][1] * 1.001) if points else seconds))
-    (before, before_s), (last, last_s) = list(pairwise(points))[-1]
+    last, last_s = points[-1]
+    apart = [point for point in points if point[0] * _APART <= last] or points[:-1]
+    before, before_s = apart[-1]
     return ComputeProfile(
         fixed_s=points[0][1] / 2,  # below the smallest size nobody looked
         per_sample_s=(last_s - before_s) / (last - before),

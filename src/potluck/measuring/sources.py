@@ -10,7 +10,7 @@ from potluck.core.quantities import duration_s, rate_bytes_per_s
 from potluck.measuring.profile_store import StoredProfile, find_profiles, read_profile
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
-from potluck.planning.seen import as_seen
+from potluck.planning.seen import RingSeen, as_seen
 
 
 def gather_profiles(
@@ -55,11 +55,22 @@ def make_cluster(profiles: Sequence[StoredProfile], links: Mapping[str, LinkProf
     num_bytes = max(profile.gradient_bytes for profile in profiles)
     known = {profile.machine: profile.link for profile in profiles if profile.link is not None}
     cluster = Cluster(workers=tuple(workers), links={**known, **(links or {})}, exchange=exchange_of(num_bytes))
-    rings = [profile.ring for profile in profiles if profile.ring and profile.ring.num_workers == len(profiles)]
-    if links or not rings or len(rings) < len(profiles):
+    ring = None if links else _largest_ring(profiles)
+    if ring is None:
         return cluster
-    ring = min(rings, key=lambda one: one.exposed_s)  # of one run all tell the same, give or take its last steps
-    return as_seen(cluster, np.ones(len(cluster.machines), dtype=bool), ring)
+    return as_seen(cluster, np.array([name in ring.machines for name in cluster.machines]), ring)
+
+
+def _largest_ring(profiles: Sequence[StoredProfile]) -> RingSeen | None:
+    """The ring of most workers that all of its machines tell of, and no other devices of theirs."""
+    rings = []
+    for profile in profiles:
+        if profile.ring is not None and len(profile.ring.machines) > 1:
+            members = [one for one in profiles if one.machine in profile.ring.machines]
+            told = {one.ring.machines if one.ring else () for one in members}
+            if told == {tuple(sorted(one.machine for one in members))}:
+                rings.append(profile.ring)
+    return max(rings, key=lambda ring: (len(ring.machines), -ring.exposed_s), default=None)
 
 
 def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkProfile]:

@@ -1,6 +1,5 @@
 """What a step costs: a worker's own work by its share, and the exchange of gradients by who is in the ring."""
 
-import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -57,9 +56,10 @@ class ComputeProfile:
         """The same cost with so many bends of its curve at most, those around this many samples."""
         if len(self.curve) <= num_bends:
             return self
+        at = min(samples, self.memory_cap or samples)
         points = [(0, self.fixed_s), *self.curve]
-        first = min(range(1, len(points)), key=lambda index: abs(math.log(points[index][0] / samples)))
-        first = max(1, min(first - num_bends // 2, len(points) - num_bends))
+        nearest = min(range(1, len(points)), key=lambda index: max(points[index][0] / at, at / points[index][0]))
+        first = max(1, min(nearest - num_bends // 2, len(points) - num_bends))
         kept, after = points[first : first + num_bends], points[first + num_bends :]
         begins_s = kept[0][1] - _slope(points[first - 1], kept[0]) * kept[0][0]
         return replace(
@@ -93,6 +93,8 @@ class LinkProfile:
     latency_s: float
     bandwidth_bytes_per_s: float
     error: float = 0.0
+    is_measured: bool = True
+    """False where it is only what would explain the exchange that a run showed."""
 
     def __post_init__(self) -> None:
         if not (self.latency_s >= 0 and self.bandwidth_bytes_per_s > 0):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
-from potluck.planning.plan import Plan
+from potluck.planning.plan import BENCH_SAVES_S, Plan
 from potluck.planning.what_if import if_kept
 
 
@@ -23,10 +23,18 @@ def explain(cluster: Cluster, plan: Plan) -> list[str]:
         f"{_share(step.exposed_exchange_s, step.step_s)} exchange that the work does not hide, "
         f"{_share(step.overhead_s, step.step_s)} the rest"
     )
+    return [*lines, *_unknown_links(cluster)]
+
+
+def _unknown_links(cluster: Cluster) -> Iterator[str]:
+    if len(cluster.machines) < 2:
+        return
+    fix = "measure the links with potluck profile where all have joined, or name one: --link NAME=100mbit"
     unknown = [name for name in cluster.machines if name not in cluster.links]
-    if unknown and len(cluster.machines) > 1:
-        lines.append(f"nobody measured the link of {', '.join(unknown)}: its exchange counts as free")
-    return lines
+    if unknown:
+        yield f"nobody measured the link of {', '.join(unknown)}: its exchange counts as free; {fix}"
+    elif not all(link.is_measured for link in cluster.links.values()):
+        yield f"the exchange is what the last run together showed, and nobody can say through whose link; {fix}"
 
 
 def explain_benched(cluster: Cluster, plan: Plan, machine: str) -> str:
@@ -36,12 +44,22 @@ def explain_benched(cluster: Cluster, plan: Plan, machine: str) -> str:
     link = cluster.links.get(machine)
     because = f"its own work for one sample takes {seconds_text(min(_first_sample(cluster, machine)))}"
     if with_it.exposed_exchange_s - step.exposed_exchange_s > with_it.slowest_work_s - step.slowest_work_s:
-        by = "" if link is None else f" over its link of {link_text(link)}"
+        by = f" over its link of {link_text(link)}" if link and link.is_measured else ""
         because = f"the exchange{by} would take {seconds_text(with_it.exposed_exchange_s)} more than work hides"
     return (
         f"{machine} is benched: with it a step would take {seconds_text(with_it.step_s)} instead of "
         f"{seconds_text(step.step_s)}, because {because}; keep it with --keep {machine}"
     )
+
+
+def explain_kept(plan: Plan, shortest: Plan) -> Iterator[str]:
+    """Machines that stay although a step would be a little shorter without them."""
+    kept = [name for name in shortest.benched if name not in plan.benched]
+    if kept:
+        yield (
+            f"without {', '.join(kept)} a step would take {seconds_text(shortest.prediction.step_s)}: "
+            f"a run benches machines only where that saves {seconds_text(BENCH_SAVES_S)} a step"
+        )
 
 
 def _shares(cluster: Cluster, plan: Plan) -> Iterator[str]:

@@ -21,16 +21,16 @@ class Look:
     """Looks in a row that must want another plan, unless it is urgent."""
 
 
-# After a group forms: a first plan from one timing each (the very first step is odd), a correction if that misled, and
-# a finer one from all timings so far; a plan from kept profiles is not given up for one timing. Later a machine that
-# wanders a little is not worth following.
+# After a group forms, or a machine is not what it was: a first plan from one timing each (the first step is odd), a
+# correction if that misled, and a finer one from all timings so far; a plan from kept profiles is not given up for one
+# timing. Later a machine that wanders a little is not worth following.
 FIRST_LOOK = Look(LEAST_GAIN)
 _EARLY = {2: Look(LEAST_GAIN, 2), 5: Look(2 * LEAST_GAIN), 8: Look(0.03)}
 _LATE = Look(LEAST_GAIN, _VOTES)
 
 
 def look_after(num_commits: int) -> Look | None:
-    """How plans are compared after so many commits of a group; None if they are not."""
+    """How plans are compared after so many commits since a group formed or changed urgently; None if they are not."""
     if is_settled(num_commits):
         return None if num_commits % _EVERY else _LATE
     return _EARLY.get(num_commits)

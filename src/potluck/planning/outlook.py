@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck.planning.cluster import Cluster
-from potluck.planning.explain import explain
-from potluck.planning.plan import Plan, make_plan
+from potluck.planning.explain import explain, explain_kept
+from potluck.planning.plan import Plan, make_plan, plan_a_run
 from potluck.planning.what_if import Added, add_one_by_one, with_links_of
 
 
@@ -58,14 +58,15 @@ class Outlook:
 
 
 def look_ahead(
-    cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float | None
+    cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float
 ) -> Outlook:
     """The plan for these numbers, and the answers to what people ask next; of a cable only where links are measured."""
-    plan = make_plan(cluster, batch, policy, keep)
+    plan = plan_a_run(cluster, batch, policy, keep)
+    are_measured = any(link.is_measured for link in cluster.links.values())
     return Outlook(
         cluster=cluster,
         plan=plan,
         added=add_one_by_one(cluster, batch, policy, keep),
-        with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if cable_bytes_per_s else None,
-        lines=explain(cluster, plan),
+        with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if are_measured else None,
+        lines=[*explain(cluster, plan), *explain_kept(plan, make_plan(cluster, batch, policy, keep))],
     )

@@ -10,6 +10,7 @@ from potluck.planning.cluster import Cluster
 from potluck.planning.policies import find_policy
 
 LEAST_GAIN = 0.05
+BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +68,15 @@ def make_plan(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Colle
     if batch < 1:
         raise PlanError(f"a global batch of {batch} cannot be split", fix="choose --global-batch of at least 1")
     return describe(cluster, find_policy(policy)(cluster, batch, keep), policy)
+
+
+def plan_a_run(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> Plan:
+    """The plan that a run comes to: it benches machines only where that saves enough to leave the ring for."""
+    plan = make_plan(cluster, batch, policy, keep)
+    if not plan.benched:
+        return plan
+    whole = make_plan(cluster, batch, policy, cluster.machines)
+    return plan if whole.prediction.step_s - plan.prediction.step_s >= BENCH_SAVES_S else whole
 
 
 def describe(cluster: Cluster, shares: Sequence[int], policy: str) -> Plan:

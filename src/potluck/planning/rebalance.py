@@ -139,5 +139,6 @@ def _least_gain(setting: Setting, current: Plan) -> float:
 
 def _ring_seen(cluster: Cluster, told: Sequence[Told], current: Plan) -> RingSeen:
     waits = [numbers.exchange_wait_s for numbers, share in zip(told, current.shares, strict=True) if share > 0]
+    machines = [worker.machine for worker, share in zip(cluster.workers, current.shares, strict=True) if share > 0]
     work_s = float(cluster.table.seconds(np.array(current.shares)).max())
-    return RingSeen(num_workers=len(waits), work_s=work_s, exposed_s=min(waits))
+    return RingSeen(machines=tuple(sorted(machines)), work_s=work_s, exposed_s=min(waits))

@@ -13,7 +13,8 @@ from potluck.planning.water_filling import Numbers
 class RingSeen:
     """Steps of one ring of workers."""
 
-    num_workers: int
+    machines: tuple[str, ...]
+    """One for each worker, in the order of names."""
     work_s: float
     """The slowest worker's own work."""
     exposed_s: float
@@ -34,5 +35,5 @@ def _links_as_seen(cluster: Cluster, active: Numbers, exposed_s: float) -> dict[
     """Nobody measured the links: the ring is as slow as it is seen to be, and nobody can say through whom."""
     num_workers = int(np.bincount(cluster.machine_of)[active].sum())
     sending = 2 * (num_workers - 1) / num_workers * cluster.exchange.num_bytes
-    seen = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=max(1.0, sending) / exposed_s)
-    return dict.fromkeys(cluster.machines, seen)
+    link = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=max(1.0, sending) / exposed_s, is_measured=False)
+    return dict.fromkeys(cluster.machines, link)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
-from potluck.planning.plan import Plan, make_plan
+from potluck.planning.plan import Plan, make_plan, plan_a_run
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ def add_one_by_one(cluster: Cluster, batch: int, policy: str = "dynamic", keep: 
     rows = []
     for count, machine in enumerate(order, start=1):
         here = set(order[:count])
-        rows.append(Added(machine, speed[machine], make_plan(cluster.of(here), batch, policy, here & set(keep))))
+        rows.append(Added(machine, speed[machine], plan_a_run(cluster.of(here), batch, policy, here & set(keep))))
     return rows
 
 
@@ -40,7 +40,7 @@ def with_links_of(
         )
         for name, link in cluster.links.items()
     }
-    return make_plan(replace(cluster, links=links), batch, policy, keep)
+    return plan_a_run(replace(cluster, links=links), batch, policy, keep)
 
 
 def if_kept(cluster: Cluster, plan: Plan, machine: str) -> Plan:

@@ -8,6 +8,7 @@ up without its incomplete steps when the run is far past it.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
@@ -164,7 +165,8 @@ class Ledger:
     @property
     def num_plan_changes(self) -> int:
         """Without the first plan, and those that were only told again."""
-        return max(0, sum(bool(plan.reason) for plan in self.plans.values()) - 1)
+        told = [plan.shares for _, plan in sorted(self.plans.items()) if plan.reason]
+        return sum(before != later for before, later in pairwise(told))
 
     def add(self, worker: str, numbers: npt.NDArray[np.int64], columns: Floats) -> None:
         """Steps of one worker, with their numbers; a step that comes again counts as it was done last."""

@@ -217,7 +217,8 @@ class RunView:
             case RunStarted():
                 worker.starts.append(at)
             case PlanChanged(step=step) as plan:
-                if not is_known_plan and plan.reason:  # without one, the split in force is told again
+                is_other = not self.plans or self.plans[-1][1].shares != plan.shares
+                if not is_known_plan and plan.reason and is_other:  # without a reason, it is only told again
                     self.plans.append((at, plan))
                 self._ledger.plans[step] = plan
                 for name in [name for name, share in plan.shares.items() if share]:

@@ -120,10 +120,21 @@ def test_a_link_may_name_its_latency(home, workplace):
 
 
 def test_what_a_run_showed_of_the_exchange_is_in_the_next_plan(home, workplace):
-    ring = {"num_workers": 2, "work_s": 0.04, "exposed_s": 0.01}
+    ring = {"machines": ["elm", "oak"], "work_s": 0.04, "exposed_s": 0.01}
     files = [profile(workplace, "oak", 0.001, ring=ring), profile(workplace, "elm", 0.001, ring=ring)]
     plan = json.loads(potluck("plan", *TINY, *files, "--json"))
     assert plan["exposed_exchange_s"] == pytest.approx(0.01)
     assert plan["samples_per_s_with_cable"] is None  # nobody measured a link
-    third = profile(workplace, "ash", 0.001)
-    assert json.loads(potluck("plan", *TINY, *files, third, "--json"))["exposed_exchange_s"] == 0.0
+    assert "nobody can say through whose link" in plan["explanation"][-1]
+    alone = json.loads(potluck("plan", *TINY, files[0], profile(workplace, "ash", 0.001), "--json"))
+    assert alone["exposed_exchange_s"] == 0.0  # another ring
+    benched = profile(workplace, "ash", 0.5)
+    assert json.loads(potluck("plan", *TINY, *files, benched, "--json"))["exposed_exchange_s"] == pytest.approx(0.01)
+
+
+def test_the_plan_benches_only_where_a_run_would(home, workplace):
+    files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.002)]
+    text = potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=150mbit")
+    assert "benched:" not in text
+    assert "without elm a step would take" in text
+    assert "a run benches machines only where that saves 100 ms a step" in " ".join(text.split())

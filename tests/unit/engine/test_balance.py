@@ -189,11 +189,34 @@ def test_an_unknown_policy_is_refused():
         Wishes(policy="dynamc")
 
 
-def test_a_machine_that_is_lost_knows_itself_when_it_comes_back(make, tmp_path):
-    balance, roster = make([]), Roster((member("bo"), member("al")), 0)
+def test_a_machine_that_is_lost_knows_itself_when_it_comes_back(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("potluck.engine.balance._KEEP_EVERY_S", 0.0)
+    balance = make([])
     balance.recall("digest", 4000)
-    balance.form(roster, 0, 40, SMALL)
-    for step in range(60):
+    for _ in range(30):
         balance.timed(20, 1, StepTiming(compute_s=0.05))
-        balance.committed(roster, [costs(0.0025), costs(0.0025)], step, 40, SMALL)
     assert find_profile(tmp_path, "bo", "cpu", "digest", "no").compute.seconds(20) == pytest.approx(0.05, rel=0.05)
+
+
+def test_a_full_disk_is_told_once_and_stops_nothing(make, monkeypatch):
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("potluck.engine.experience.save_profile", refuse)
+    balance = make(events := [])
+    balance.recall("digest", 4000)
+    for _ in range(30):
+        balance.timed(20, 1, StepTiming(compute_s=0.05))
+    balance.keep()
+    balance.keep()
+    assert [event.text for event in events if "POTLUCK_HOME" in event.text] == [events[0].text]
+
+
+def test_what_did_not_fit_stays_known_when_the_run_ends(make, tmp_path):
+    balance = make([])
+    balance.recall("digest", 4000)
+    for _ in range(30):
+        balance.timed(20, 1, StepTiming(compute_s=0.05))
+    balance.out_of_memory(32)
+    balance.keep()
+    assert find_profile(tmp_path, "bo", "cpu", "digest", "no").compute.memory_cap == 16
