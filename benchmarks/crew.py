@@ -9,7 +9,7 @@ import torch
 
 from benchmarks.ddp_baseline import READY
 from benchmarks.pinning import pin
-from lab import Lab, Process
+from lab import Lab, Machine, Process
 from potluck.events.log import read_records
 from potluck.events.types import Record, StepCommitted
 
@@ -22,6 +22,17 @@ LIGHTHOUSE = [
     *("--min_replicas", "1", "--quorum_tick_ms", "20", "--join_timeout_ms", "15000", "--heartbeat_timeout_ms", "1000"),
 ]
 START_CORES = 1.0  # importing torch is not what is measured: machines get their declared cores when training runs
+
+
+def worker_variables(host: Machine, runs_dir: Path, expected: int) -> dict[str, str]:
+    """What a worker on a lab machine is told: where the others meet, how many they are, where its runs go."""
+    return {
+        "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
+        "POTLUCK_SECRET": SECRET,
+        "POTLUCK_RUNS_DIR": str(runs_dir),
+        "POTLUCK_WORKERS": str(expected),
+        "OMP_NUM_THREADS": "1",
+    }
 
 
 class LabCrew:
@@ -53,12 +64,8 @@ class LabCrew:
             [*self._pinned[name], *self._command, "--worker", str(self.result(name)), *self._arguments],
             cwd=ROOT,
             env={
-                "POTLUCK_LIGHTHOUSE": f"http://{self._host.address}:{PORT}",
-                "POTLUCK_SECRET": SECRET,
-                "POTLUCK_RUNS_DIR": str(self.folder / name),
+                **worker_variables(self._host, self.folder / name, self._expected),
                 "POTLUCK_HOME": str(self.folder / name),
-                "POTLUCK_WORKERS": str(self._expected),
-                "OMP_NUM_THREADS": "1",
                 **variables,
             },
         )

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import links
-from benchmarks.crew import LIGHTHOUSE, PORT, READY_S, ROOT, SECRET, START_CORES
+from benchmarks.crew import LIGHTHOUSE, PORT, READY_S, ROOT, START_CORES, worker_variables
 from benchmarks.pinning import pin
 from lab import Lab, LabError, Process
 from potluck.events.log import read_records
@@ -212,13 +212,7 @@ def train(machines: Machines, homes: dict[str, Path], folder: Path, workload: Wo
     ]
 
     def variables(name: str) -> dict[str, str]:
-        return {
-            "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
-            "POTLUCK_SECRET": SECRET,
-            "POTLUCK_WORKERS": str(len(homes)),
-            "POTLUCK_RUNS_DIR": str(folder / name),
-            "POTLUCK_HOME": str(homes[name]),
-        }
+        return {**worker_variables(host, folder / name, len(homes)), "POTLUCK_HOME": str(homes[name])}
 
     try:
         started = machines.start(command, variables)

@@ -163,24 +163,26 @@ class Balance:
         if not self._may_bench(before, decision):
             decision = rebalance(replace(setting, keep=roster.machines), members, told, before)
             assert decision is not None
-        if decision.ring is not None and (
-            self._ring is None or len(decision.ring.machines) >= len(self._ring.machines)
-        ):
-            self._ring = decision.ring  # after a bench the larger ring is the one that says why
+        self._note_ring(decision.ring)
         if not self._may_change(before, decision, look):
             return
         self.plan, self._cluster = decision.plan, decision.cluster
         if decision.reason:
             self._change_votes.reset()
-            if is_urgent(decision.gain):
-                self._num_since_news = (
-                    0  # a machine is not what it was: early looks again, at its work with another part
-                )
+            if is_urgent(
+                decision.gain
+            ):  # a machine is not what it was: look early again, at its work with another part
+                self._num_since_news = 0
             self._tell_plan(roster, told, decision, step, setting.batch)
             self._tell_benched(decision, step)
         elif self._num_since_news % _TELL_EVERY == _TELL_FIRST:
             # The plan stays. What is known of it is newer, and reports hold that against what was measured.
             self._tell_plan(roster, told, decision, step, setting.batch)
+
+    def _note_ring(self, ring: RingSeen | None) -> None:
+        """The largest ring is kept: after a bench it is the one that says why."""
+        if ring is not None and len(ring.machines) >= max(2, 0 if self._ring is None else len(self._ring.machines)):
+            self._ring = ring
 
     def _may_change(self, before: Plan | None, decision: Decision, look: Look) -> bool:
         is_wanted = bool(decision.reason)

@@ -160,11 +160,11 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "training_s": state.training_s + event.seconds,
                 "skipped_steps": state.skipped_steps + event.skipped,
             }
-        case PlanChanged(shares=shares, samples_per_s=samples_per_s, reason=reason):
+        case PlanChanged(shares=shares, samples_per_s=samples_per_s) as event:
             return {
                 "shares": shares,
                 "predicted_samples_per_s": samples_per_s,
-                "num_plan_changes": state.num_plan_changes + bool(reason and state.shares and state.shares != shares),
+                "num_plan_changes": state.num_plan_changes + bool(state.shares and event.replaces(state.shares)),
             }
         case MachineBenched(machine=machine):
             return {"benched": (*(name for name in state.benched if name != machine), machine)}

@@ -105,6 +105,10 @@ class PlanChanged(Event, frozen=True, tag="plan_changed"):
     machines: dict[str, str] = {}  # by worker
     slowest_link: str = ""  # the machine whose link carries the ring, if links were measured
 
+    def replaces(self, shares: dict[str, int]) -> bool:
+        """Whether it changes the split that was in force: a plan that is only told again does not."""
+        return bool(self.reason) and self.shares != shares
+
 
 class MachineBenched(Event, frozen=True, tag="machine_benched"):
     """A machine stays joined and takes no samples, because with it a step would be longer."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from potluck.planning.cluster import Cluster
 from potluck.planning.explain import explain, explain_kept
-from potluck.planning.plan import Plan, make_plan, plan_a_run
+from potluck.planning.plan import Plan, carried_out, make_plan
 from potluck.planning.what_if import Added, add_one_by_one, with_links_of
 
 
@@ -61,12 +61,13 @@ def look_ahead(
     cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float
 ) -> Outlook:
     """The plan for these numbers, and the answers to what people ask next; of a cable only where links are measured."""
-    plan = plan_a_run(cluster, batch, policy, keep)
+    shortest = make_plan(cluster, batch, policy, keep)
+    plan = carried_out(cluster, shortest)
     are_measured = any(link.is_measured for link in cluster.links.values())
     return Outlook(
         cluster=cluster,
         plan=plan,
         added=add_one_by_one(cluster, batch, policy, keep),
         with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if are_measured else None,
-        lines=[*explain(cluster, plan), *explain_kept(plan, make_plan(cluster, batch, policy, keep))],
+        lines=[*explain(cluster, plan), *explain_kept(plan, shortest)],
     )

@@ -70,13 +70,17 @@ def make_plan(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Colle
     return describe(cluster, find_policy(policy)(cluster, batch, keep), policy)
 
 
-def plan_a_run(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> Plan:
+def carried_out(cluster: Cluster, shortest: Plan) -> Plan:
     """The plan that a run comes to: it benches machines only where that saves enough to leave the ring for."""
-    plan = make_plan(cluster, batch, policy, keep)
-    if not plan.benched:
-        return plan
-    whole = make_plan(cluster, batch, policy, cluster.machines)
-    return plan if whole.prediction.step_s - plan.prediction.step_s >= BENCH_SAVES_S else whole
+    if not shortest.benched:
+        return shortest
+    whole = make_plan(cluster, shortest.prediction.samples, shortest.policy, cluster.machines)
+    return shortest if whole.prediction.step_s - shortest.prediction.step_s >= BENCH_SAVES_S else whole
+
+
+def plan_a_run(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> Plan:
+    """The shortest plan, as a run would carry it out."""
+    return carried_out(cluster, make_plan(cluster, batch, policy, keep))
 
 
 def describe(cluster: Cluster, shares: Sequence[int], policy: str) -> Plan:

@@ -165,8 +165,8 @@ class Ledger:
     @property
     def num_plan_changes(self) -> int:
         """Without the first plan, and those that were only told again."""
-        told = [plan.shares for _, plan in sorted(self.plans.items()) if plan.reason]
-        return sum(before != later for before, later in pairwise(told))
+        in_order = [plan for _, plan in sorted(self.plans.items())]
+        return sum(later.replaces(before.shares) for before, later in pairwise(in_order))
 
     def add(self, worker: str, numbers: npt.NDArray[np.int64], columns: Floats) -> None:
         """Steps of one worker, with their numbers; a step that comes again counts as it was done last."""

@@ -217,8 +217,7 @@ class RunView:
             case RunStarted():
                 worker.starts.append(at)
             case PlanChanged(step=step) as plan:
-                is_other = not self.plans or self.plans[-1][1].shares != plan.shares
-                if not is_known_plan and plan.reason and is_other:  # without a reason, it is only told again
+                if not is_known_plan and plan.replaces(self.plans[-1][1].shares if self.plans else {}):
                     self.plans.append((at, plan))
                 self._ledger.plans[step] = plan
                 for name in [name for name, share in plan.shares.items() if share]:
