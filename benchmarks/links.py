@@ -12,12 +12,12 @@ import time
 from pathlib import Path
 
 import torch
-from torch.distributed import TCPStore
+from torch.distributed import ProcessGroupGloo, TCPStore
 
 from benchmarks.crew import START_CORES, let_go
 from benchmarks.ddp_baseline import wait_for_go
 from lab import Lab, LabError
-from potluck.core.environment import use_gloo_interface
+from potluck.engine.addresses import address_towards
 from potluck.measuring.link_sweep import sweep_links
 from potluck.planning.costs import LinkProfile
 from potluck.planning.explain import rate_text, seconds_text
@@ -31,11 +31,11 @@ def work(go: Path) -> None:
     """One worker; the first holds the store."""
     torch.set_num_threads(1)
     names, rank = os.environ["NAMES"].split(), int(os.environ["RANK"])
-    use_gloo_interface("eth0")
+    device = ProcessGroupGloo.create_device(hostname=address_towards(os.environ["MASTER_ADDR"]))
     wait_for_go(go)
     store = TCPStore(os.environ["MASTER_ADDR"], PORT, is_master=rank == 0, wait_for_workers=False)
     began_s = time.perf_counter()
-    found = sweep_links(store, rank, names)
+    found = sweep_links(store, rank, names, device)
     if rank == 0:
         links = {"-".join(pair): _data(link) for pair, link in found.pairs.items()}
         each = {name: _data(link) for name, link in found.of_each().items()}

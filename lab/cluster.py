@@ -60,6 +60,7 @@ class MachineSpec:
     resolves: tuple[str, ...] = ()  # machines whose names its hosts file holds
     own_name: Literal["loopback", "address", "missing"] = "loopback"
     firewall: tuple[FirewallRule, ...] = ()
+    behind: str = ""  # what translates its addresses: a router of this name, or a machine with it on its bridge
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,3 +73,11 @@ class Cluster:
     @property
     def cores(self) -> float:
         return sum(machine.cores for machine in self.machines)
+
+    @property
+    def gateways(self) -> tuple[str, ...]:
+        """Everything that machines are behind."""
+        return tuple(dict.fromkeys(machine.behind for machine in self.machines if machine.behind))
+
+    def is_machine(self, name: str) -> bool:
+        return any(machine.name == name for machine in self.machines)

@@ -99,6 +99,7 @@ class MachineEntry(_Part):
     disks: tuple[DiskEntry, ...] = ()
     interfaces: tuple[InterfaceEntry, ...] = ()
     firewall: tuple[FirewallEntry, ...] = ()
+    behind: MachineName | None = None
 
 
 class ClusterEntry(_Part):
@@ -162,7 +163,19 @@ def _cluster_from(entry: ClusterEntry, source: str, name: str) -> Cluster:
                     f"{source}: {where} ({machine.name}) speaks of {other!r}, which is no machine of this file",
                     fix=did_you_mean(other, names),
                 )
+        _check_behind(entry, machine, f"{source}: {where}.behind")
     return Cluster(name=name, machines=tuple(_machine_from(machine, names) for machine in entry.machines))
+
+
+def _check_behind(entry: ClusterEntry, machine: MachineEntry, where: str) -> None:
+    """One translation of addresses at a time, and not of one's own."""
+    outer = next((other for other in entry.machines if other.name == machine.behind), None)
+    if outer is machine:
+        raise ClusterFileError(f"{where}: {machine.name} is behind itself", fix="name a router or another machine")
+    if outer is not None and outer.behind:
+        raise ClusterFileError(
+            f"{where}: {outer.name} is behind {outer.behind} itself", fix="name a machine of the main network"
+        )
 
 
 def _machine_from(entry: MachineEntry, names: list[str]) -> MachineSpec:
@@ -185,6 +198,7 @@ def _machine_from(entry: MachineEntry, names: list[str]) -> MachineSpec:
         resolves=tuple(name for name in resolves if name != entry.name),
         own_name=entry.own_name,
         firewall=tuple(FirewallRule(**rule.model_dump()) for rule in entry.firewall),
+        behind=entry.behind or "",
     )
 
 

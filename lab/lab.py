@@ -75,7 +75,8 @@ class Lab:
         return self._record is not None and record.path_of(self._record.name, self._state_dir).exists()
 
     def __enter__(self) -> "Lab":
-        requirements.check(firewall=any(machine.firewall for machine in self.cluster.machines))
+        needs_nft = any(machine.firewall or machine.behind for machine in self.cluster.machines)
+        requirements.check(firewall=needs_nft)
         _check_disks(self.cluster)
         try:
             self._build()
@@ -158,6 +159,20 @@ class Lab:
                     self._machines[machine.name].limit_rate(link.rate_bits_per_s, link.interface)
             if machine.firewall:
                 self._machines[machine.name].set_firewall(machine.firewall)
+        for gateway in wiring.plan_gateways(self.cluster):
+            self._translate(gateway, switch, pids)
+
+    def _translate(self, gateway: wiring.Gateway, switch: int, pids: dict[str, int]) -> None:
+        """Put a router, or a machine's bridge, between the machines behind it and the others."""
+        where = pids.get(gateway.name, switch)
+        if gateway.outside:
+            run_in_network_of(where, ["ip", "-batch", "-"], text_in=wiring.router_batch(gateway))
+        run_in_network_of(where, ["sh", "-c", "echo 1 >/proc/sys/net/ipv4/ip_forward"])
+        run_in_network_of(where, ["nft", "-f", "-"], text_in=wiring.translation_script(gateway))
+        for machine in self.cluster.machines:
+            if machine.behind == gateway.name:
+                route = wiring.default_route(gateway)
+                run_in_network_of(pids[machine.name], ["ip", "-batch", "-"], text_in=route)
 
     def _take_down(self) -> None:
         with _uninterrupted():

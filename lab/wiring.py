@@ -2,9 +2,9 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from lab.cluster import MAIN_NETWORK, Cluster, FirewallRule, Link, MachineSpec
+from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, FirewallRule, Link, MachineSpec
 
 # Every lab has these addresses to itself: no interface of a lab is in the computer's own network namespace.
 LAB_ADDRESSES = ipaddress.IPv4Network("10.77.0.0/16")
@@ -12,6 +12,10 @@ QUEUE_MS = 50  # what a sender may have waiting before packets are dropped
 BURST_MS = 1  # a link may catch up this much after being idle
 # Below two full frames nothing would ever pass.
 MIN_BURST_FRAMES = 2
+# What a container's bridge has; more than one machine may have it.
+BRIDGE_ADDRESSES = ipaddress.IPv4Network("172.17.0.0/16")
+BRIDGE = "docker0"
+ROUTER_NUMBER = 254  # of a router, in both of its networks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,16 +30,107 @@ class Port:
 
 def plan_ports(cluster: Cluster) -> tuple[Port, ...]:
     """Number the switch's ports and give each machine one address in each network that it is in."""
-    networks = list(
-        dict.fromkeys([MAIN_NETWORK, *(link.network for machine in cluster.machines for link in machine.links)])
-    )
-    subnets = dict(zip(networks, LAB_ADDRESSES.subnets(new_prefix=24), strict=False))
+    machines = [(machine, wired_links(machine, cluster)) for machine in cluster.machines]
+    subnets = _subnets(cluster, [link.network for _, links in machines for link in links])
     ports: list[Port] = []
-    for number, machine in enumerate(cluster.machines, start=1):
-        for link in machine.links:
-            address = f"{subnets[link.network][number]}/24"
-            ports.append(Port(name=f"port{len(ports) + 1}", machine=machine.name, link=link, address=address))
+    for number, (machine, links) in enumerate(machines, start=1):
+        for link in links:
+            subnet = subnets[link.network]
+            # A machine with others on its bridge is the first there.
+            address = subnet[1] if link.interface == BRIDGE else subnet[number + 1 if subnet.prefixlen < 24 else number]
+            prefix = f"{address}/{subnet.prefixlen}"
+            ports.append(Port(name=f"port{len(ports) + 1}", machine=machine.name, link=link, address=prefix))
     return tuple(ports)
+
+
+def wired_links(machine: MachineSpec, cluster: Cluster) -> tuple[Link, ...]:
+    """Its main link leads to what it is behind; a machine with others behind it has a bridge for them."""
+    main, *others = machine.links
+    if machine.behind:
+        main = replace(main, network=inner_network(machine.behind))
+    if machine.name in cluster.gateways:
+        bridge = Link(interface=BRIDGE, network=inner_network(machine.name), rate_bits_per_s=None, mtu=main.mtu)
+        others = [*others, bridge]
+    return (main, *others)
+
+
+def inner_network(gateway: str) -> str:
+    """The network behind a router or a machine."""
+    return f"in-{gateway}"[:15]
+
+
+def _subnets(cluster: Cluster, networks: Sequence[str]) -> dict[str, ipaddress.IPv4Network]:
+    bridges = {inner_network(name) for name in cluster.gateways if cluster.is_machine(name)}
+    rest = [one for one in dict.fromkeys([MAIN_NETWORK, *networks]) if one not in bridges]
+    return {
+        **dict.fromkeys(bridges, BRIDGE_ADDRESSES),
+        **dict(zip(rest, LAB_ADDRESSES.subnets(new_prefix=24), strict=False)),
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gateway:
+    """What stands between a network and the main one: it sends on what comes from inside under its own address."""
+
+    name: str
+    network: str
+    inside: str  # its address there, with the prefix
+    outside: str  # its address in the main network, with the prefix; empty if it is a machine's, which has it anyway
+    interface: str  # that leads to the main network
+
+
+def plan_gateways(cluster: Cluster) -> tuple[Gateway, ...]:
+    """All of them, routers in the switch's own namespace and machines with a bridge."""
+    networks = [link.network for machine in cluster.machines for link in wired_links(machine, cluster)]
+    subnets = _subnets(cluster, networks)
+    found = []
+    for index, name in enumerate(cluster.gateways):
+        network = inner_network(name)
+        is_machine = cluster.is_machine(name)
+        number = 1 if is_machine else ROUTER_NUMBER
+        main = subnets[MAIN_NETWORK]
+        found.append(
+            Gateway(
+                name=name,
+                network=network,
+                inside=f"{subnets[network][number]}/{subnets[network].prefixlen}",
+                outside="" if is_machine else f"{main[ROUTER_NUMBER - index]}/{main.prefixlen}",
+                interface=MAIN_INTERFACE if is_machine else MAIN_NETWORK,
+            )
+        )
+    return tuple(found)
+
+
+def router_batch(gateway: Gateway) -> str:
+    """For `ip -batch` in the switch's namespace: a router has an address in both networks."""
+    return _batch(
+        [f"addr add {gateway.inside} dev {gateway.network}", f"addr add {gateway.outside} dev {gateway.interface}"]
+    )
+
+
+def translation_script(gateway: Gateway) -> str:
+    """For `nft -f` where the gateway is: what comes from inside goes out under its address, nothing new comes in."""
+    inside = ipaddress.ip_interface(gateway.inside).network
+    table = gateway.network.replace("-", "_")
+    return _batch(
+        [
+            f"table ip {table} {{",
+            "  chain out {",
+            "    type nat hook postrouting priority 100;",
+            f'    ip saddr {inside} oifname "{gateway.interface}" masquerade',
+            "  }",
+            "  chain in {",
+            "    type filter hook forward priority 0; policy accept;",
+            f"    ip daddr {inside} ct state new drop",
+            "  }",
+            "}",
+        ]
+    )
+
+
+def default_route(gateway: Gateway) -> str:
+    """For `ip -batch` on a machine behind it."""
+    return _batch([f"route add default via {bare(gateway.inside)}"])
 
 
 def bare(address: str) -> str:

@@ -78,7 +78,7 @@ class Clinic:
             process.wait(10)
 
     def _listen(self, name: str, *more: str, python: str = PYTHON, **variables: str) -> Process:
-        command = [python, "-m", "potluck", "doctor", "--listen", *more]
+        command = [python, "-m", "potluck", "doctor", "--listen", *(more or ("--port", LISTEN_PORT))]
         return self.lab[name].start(command, cwd=self.folder, env=variables)
 
     def _place(self, listener: Process) -> str:
@@ -93,6 +93,10 @@ class Clinic:
         finally:
             host.kill()
             host.wait(10)
+
+    def join(self, line: str) -> Process:
+        """`potluck join` on elm."""
+        return self.start(ELM, "join", line, variables=self.home(ELM))
 
     def home(self, name: str) -> dict[str, str]:
         """Variables that give a machine a ~/.potluck of its own; all machines of a lab share the box's files."""
@@ -154,14 +158,10 @@ class Clinic:
         document = done.output[done.output.index("{") :]
         return [one for one in json.loads(document)["findings"] if one["status"] in ("warn", "fail")]
 
-    def guard(self, name: str, action: str, *, direction: str = "in") -> None:
-        """A firewall that lets the doctor and the meeting point through, and refuses all other high ports."""
-        passes = [
-            FirewallRule(action="accept", protocol="tcp", ports=port, direction=direction)  # type: ignore[arg-type]
-            for port in (LISTEN_PORT, MEETING_PORT)
-        ]
-        wall = FirewallRule(action=action, protocol="tcp", ports="1024-65535", direction=direction)  # type: ignore[arg-type]
-        self.lab[name].set_firewall([*passes, wall])
+    def guard(self, name: str, action: str) -> None:
+        """A firewall that lets nobody in."""
+        wall = FirewallRule(action=action, protocol="tcp", ports="1024-65535")  # type: ignore[arg-type]
+        self.lab[name].set_firewall([wall])
 
     def heal(self) -> None:
         """Make both machines as they were."""

@@ -86,6 +86,10 @@ class Gathering:
     def states(self):
         return {machine["machine"]: machine["state"] for machine in self.status()["machines"]}
 
+    def ways(self):
+        """How every two machines reach each other."""
+        return {"-".join(sorted(link["machines"])): link["way"] for link in self.status()["links"]}
+
     def home_run(self, run):
         """The run's folder on the host."""
         return self.place("rosa") / "experiments" / run

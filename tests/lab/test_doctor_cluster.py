@@ -28,11 +28,6 @@ def test_three_healthy_machines_are_examined_in_ten_seconds_without_a_warning() 
     links = told["seen"]["links"]
     assert {(one["source"], one["target"]) for one in links} == {(a, b) for a in NAMES for b in NAMES if a != b}
     for link in links:
-        assert set(link["ports"].values()) == {"open"}
+        assert link["outcome"] == "open"
         assert 50e6 < link["bytes_per_s"] < 126e6  # a gigabit
-        assert link["mtu_passed"] == 1500
         assert abs(link["clock_offset_s"]) < 0.1  # all machines of a lab share a clock
-    for reduction in told["seen"]["reductions"]:
-        assert reduction["names"] == list(NAMES)
-        assert reduction["is_sum_right"]
-        assert reduction["seconds"]

@@ -76,7 +76,7 @@ def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
         agents["lily"].expect("started by root@lily", 1)
         assert "runs code from root@lily" in agents["lily"].output
 
-        assert_the_doctor_names_a_blocked_direction_and_its_rule_makes_all_well(gathering)
+        assert_a_link_that_is_cut_off_is_relayed_and_one_rule_makes_it_direct_again(gathering)
         assert_the_token_is_in_no_file_but_its_own(gathering)
 
         # The roster, and a goodbye from elsewhere.
@@ -99,19 +99,26 @@ def assert_tensorboard_has_every_step_once(folder):
     assert "held_out/accuracy" in read.Tags()["scalars"]
 
 
-def assert_the_doctor_names_a_blocked_direction_and_its_rule_makes_all_well(gathering):
+def assert_a_link_that_is_cut_off_is_relayed_and_one_rule_makes_it_direct_again(gathering):
     """Between two that are not the host, asked for by one of them; then all three, asked for by the host."""
-    fern = gathering.lab["fern"]
-    fern.set_firewall([FirewallRule(action="drop", protocol="tcp", ports="1024-65535", peer="lily")])
-    findings, _, seconds = examine(gathering, "lily", "ephemeral-ports")
-    print(f"one blocked direction, without torch: {seconds:.1f} s")
-    (blocked,) = (one for one in findings if one["status"] == "fail")
-    assert blocked["machine"] == "fern"
-    assert "drops connections from lily to high ports" in blocked["what"]
-    (fix,) = blocked["fixes"]
-    assert fix["machine"] == "fern"
+    for name, other in (("lily", "fern"), ("fern", "lily")):
+        wall = FirewallRule(action="drop", protocol="tcp", ports="1-65535", peer=other, abrupt=True)
+        gathering.lab[name].set_firewall([wall])
+    gathering.wait_until(lambda: gathering.ways()["fern-lily"] == "relayed", "the cut link is not noticed", 20)
+    code, table = gathering.run("fern", "status")
+    assert code == 0
+    assert "link lily-fern goes through rosa: neither can dial the other" in table
+    findings, seen, seconds = examine(gathering, "lily", "gate-closed")
+    print(f"a closed pair, without torch: {seconds:.1f} s")
+    assert all(link["outcome"] == "open" for link in seen["links"])  # the host relays
+    (closed,) = (one for one in findings if one["status"] == "warn")
+    fix = closed["fixes"][0]
     assert "10.77.0.1" not in str(fix["commands"])  # rosa needs no rule
-    assert fern.run(["bash", "-ec", "\n".join(fix["commands"])]).returncode == 0
+    assert gathering.lab[fix["machine"]].run(["bash", "-ec", "\n".join(fix["commands"])]).returncode == 0
+    for other in {"lily", "fern"} - {fix["machine"]}:  # it dials out, and gets its answers
+        wall = FirewallRule(action="drop", protocol="tcp", ports="1-65535", peer=fix["machine"])
+        gathering.lab[other].set_firewall([wall])
+    gathering.wait_until(lambda: gathering.ways()["fern-lily"] == "direct", "the rule does not help", 20)
 
     findings, seen, seconds = examine(gathering, "rosa")
     print(f"three healthy machines, with the all-reduce: {seconds:.1f} s")
@@ -120,7 +127,7 @@ def assert_the_doctor_names_a_blocked_direction_and_its_rule_makes_all_well(gath
     assert {(one["source"], one["target"]) for one in seen["links"]} == {
         (source, target) for source in MACHINES for target in MACHINES if source != target
     }
-    assert all(set(link["ports"].values()) == {"open"} for link in seen["links"])
+    assert {(link["outcome"], link["way"]) for link in seen["links"]} == {("open", "direct")}
     assert [one["machine"] for one in seen["reductions"]] == list(MACHINES)
     assert all(one["is_sum_right"] and one["names"] == list(MACHINES) for one in seen["reductions"])
 

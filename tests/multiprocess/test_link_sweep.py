@@ -4,9 +4,8 @@ import json
 
 import pytest
 import torch
-from torch.distributed import TCPStore
+from torch.distributed import ProcessGroupGloo, TCPStore
 
-from potluck.core.environment import use_gloo_interface
 from potluck.core.errors import MeasureError
 from potluck.measuring.link_sweep import SIZES, fit_link, sweep_links
 from tests.multiprocess import forked
@@ -16,8 +15,8 @@ NAMES = ["rosa", "lily", "fern"]
 
 def measure(port, rank):
     torch.set_num_threads(1)
-    use_gloo_interface("lo")
-    found = sweep_links(TCPStore("127.0.0.1", port, is_master=False), rank, NAMES)
+    device = ProcessGroupGloo.create_device(hostname="127.0.0.1")
+    found = sweep_links(TCPStore("127.0.0.1", port, is_master=False), rank, NAMES, device)
     rates = {"-".join(pair): link.bandwidth_bytes_per_s for pair, link in found.pairs.items()}
     print(json.dumps({"ring": [found.ring.latency_s, found.ring.bandwidth_bytes_per_s], "pairs": rates}))
 
@@ -51,4 +50,4 @@ def test_latency_and_bandwidth_are_told_apart(num_workers, latency_s, bandwidth)
 
 def test_one_machine_has_no_link():
     with pytest.raises(MeasureError):
-        sweep_links(None, 0, ["rosa"])
+        sweep_links(None, 0, ["rosa"], None)

@@ -5,26 +5,26 @@ import socket
 import ssl
 import threading
 import time
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from potluck.core.errors import MeetingError
 from potluck.doctor.catalogue import examine_all
-from potluck.doctor.probing.ports import OpenedPorts
+from potluck.gates.identity import load_or_make
+from potluck.gates.process import GateProcess
 from potluck.machine.snapshot import take_facts
 from potluck.meeting import client as clients
 from potluck.meeting.bundle import pack
 from potluck.meeting.client import HostClient, NotAdmittedError, knock, measure_clock
-from potluck.meeting.doorway import make_word
 from potluck.meeting.examining import examine_joined
 from potluck.meeting.facts import introduce
+from potluck.meeting.gating import as_settings
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.invitation import Invitation, read_invitation
-from potluck.meeting.joining import join
+from potluck.meeting.joining import join as join_host
 from potluck.meeting.visited import Visited
-from potluck.meeting.wire import PROOF_HEADER, JoinRequest, Orders, PollRequest, Report
+from potluck.meeting.wire import PROOF_HEADER, JoinRequest, Orders, PollRequest, Reach, Report
 from tests.multiprocess.command import Command
 
 HERE = "127.0.0.1"
@@ -78,22 +78,32 @@ def other(invitation, **changes):
     return Invitation(**{**values, **changes})
 
 
+def join(invitation, machine, home, seen=SEEN):
+    return join_host(invitation, machine, home, seen, identity=load_or_make(home.identity_dir), gate_port=free_port())
+
+
 def request_for(client, machine="lily", machine_id="lily-id", ahead_s=None, **versions):
     version, measured_s, round_trip_s = measure_clock(client)
-    facts = introduce(SEEN, machine=machine, machine_id=machine_id, address=HERE, network="127.0.0.0/8")
+    facts = introduce(
+        SEEN,
+        machine=machine,
+        machine_id=machine_id,
+        address=HERE,
+        network="127.0.0.0/8",
+        identity=load_or_make(Path("an-identity")),
+        gate_port=29500,
+    )
     facts = facts.model_copy(update={"versions": {**facts.versions, **versions}})
     return JoinRequest(
         challenge=version.challenge,
         facts=facts,
         clock_ahead_s=measured_s if ahead_s is None else ahead_s,
         round_trip_s=round_trip_s,
-        listening_port=1,
-        hello="0" * 64,
     )
 
 
 def test_a_machine_joins_and_a_restarted_host_still_knows_it(host, workplace):
-    membership = join(host.invitation, "lily", Home(workplace / "lily"), SEEN)
+    membership = join(host.invitation, "lily", Home(workplace / "lily"))
     assert membership.host == "rosa"
     assert Home(workplace / "lily").membership() == membership
     assert (workplace / "lily" / "joined.json").stat().st_mode & 0o077 == 0
@@ -117,7 +127,7 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
     invitation, home = host.invitation, Home(workplace / "lily")
 
     with pytest.raises(MeetingError, match="token is not this host's"):
-        join(other(invitation, token=bytes(16)), "lily", home, SEEN)
+        join(other(invitation, token=bytes(16)), "lily", home)
 
     sent = []
     with monkeypatch.context() as patched:
@@ -126,20 +136,18 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
             HostClient(HERE, host.port, bytes(16)).ask("GET", "/version")
     assert not sent  # not a byte of a request before the certificate is right
     with pytest.raises(MeetingError, match="another certificate"):
-        join(other(invitation, fingerprint=bytes(16)), "lily", home, SEEN)
+        join(other(invitation, fingerprint=bytes(16)), "lily", home)
 
     with HostClient(HERE, host.port, invitation.fingerprint) as client:
         # A request that somebody has recorded, sent once more.
-        word = make_word()
-        with closing(OpenedPorts(HERE, 1, word)) as opened:
-            asked = request_for(client).model_copy(update={"listening_port": opened.ports[0], "hello": word})
-            body = asked.model_dump_json().encode()
-            proof = clients.prove(invitation.token, asked.challenge, invitation.fingerprint, body)
+        asked = request_for(client)
+        body = asked.model_dump_json().encode()
+        proof = clients.prove(invitation.token, asked.challenge, invitation.fingerprint, body)
+        client.send("POST", "/join", body, {PROOF_HEADER: proof})
+        with pytest.raises(NotAdmittedError, match="made before"):
             client.send("POST", "/join", body, {PROOF_HEADER: proof})
-            with pytest.raises(NotAdmittedError, match="made before"):
-                client.send("POST", "/join", body, {PROOF_HEADER: proof})
-            with pytest.raises(NotAdmittedError, match="token"):  # the same proof over other words
-                client.send("POST", "/join", body.replace(b"lily", b"iris"), {PROOF_HEADER: proof})
+        with pytest.raises(NotAdmittedError, match="token"):  # the same proof over other words
+            client.send("POST", "/join", body.replace(b"lily", b"iris"), {PROOF_HEADER: proof})
 
         with pytest.raises(MeetingError, match=r"another machine .* has joined as lily"):
             knock(client, invitation, request_for(client, machine_id="other"))
@@ -147,8 +155,6 @@ def test_who_is_refused_and_why(host, workplace, monkeypatch):
             knock(client, invitation, request_for(client, "fern", torch="2.1.0"))
         with pytest.raises(MeetingError, match="clock is 60 s behind"):
             knock(client, invitation, request_for(client, "fern", ahead_s=-60.0))
-        with pytest.raises(MeetingError, match="rosa cannot dial fern"):
-            knock(client, invitation, request_for(client, "fern"))
 
         # Another certificate in the middle cannot use a good proof: it is bound to the right one.
         fake = other(invitation, fingerprint=bytes(16))
@@ -189,7 +195,7 @@ def test_bundles_come_from_members_only_and_must_be_what_they_say(host, workplac
     bundle = pack(script.parent, script)
     with HostClient(HERE, host.port, host.invitation.fingerprint) as stranger, pytest.raises(NotAdmittedError):
         stranger.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
-    membership = join(host.invitation, "lily", Home(workplace / "lily"), SEEN)
+    membership = join(host.invitation, "lily", Home(workplace / "lily"))
     with HostClient.of(membership) as member:
         member.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
         assert member.send("GET", f"/bundles/{bundle.hash}") == bundle.data
@@ -212,18 +218,21 @@ def _archive_with(name):
 
 
 def test_a_credential_of_one_host_is_nothing_to_another(host, workplace):
-    membership = join(host.invitation, "lily", Home(workplace / "lily"), SEEN)
+    membership = join(host.invitation, "lily", Home(workplace / "lily"))
     stranger = Membership(**{**membership.model_dump(), "credential": "x" * 43})
     with HostClient.of(stranger) as client, pytest.raises(NotAdmittedError, match="does not know this machine"):
         client.ask("GET", "/status")
 
 
 class Attending:
-    """A joined machine's part of a visit, as its agent does it, without workers."""
+    """A joined machine's part of a visit, as its agent does it, without workers: its gate, and its answers."""
 
-    def __init__(self, membership):
+    def __init__(self, membership, home):
         self.membership = membership
-        self._visited = Visited(membership)
+        self._listener = socket.create_server((HERE, 0))
+        self._gate = GateProcess(home.identity_dir, [self._listener], print)
+        self._gate.start()
+        self._visited = Visited(membership, str(self._gate.socket))
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._listen)
         self._thread.start()
@@ -231,9 +240,11 @@ class Attending:
     def _listen(self):
         known = ""
         with HostClient.of(self.membership) as client:
+            client.ask("POST", "/report", Report(reach=Reach(addresses=[HERE], port=self._gate.port)))
             while not self._done.is_set():
                 orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))
                 known = orders.digest
+                self._gate.update(as_settings(orders.gate, self.membership.machine))
                 self._visited.follow(orders.visits)
         self._visited.close()
 
@@ -242,12 +253,15 @@ class Attending:
         with HostClient.of(self.membership) as client:
             client.ask("POST", "/visits")  # wakes everybody who waits for orders
         self._thread.join(10)
+        self._gate.close()
+        self._listener.close()
 
 
 def test_the_doctor_sees_every_joined_machine_that_is_here(host, workplace):
     told = []
-    memberships = [join(host.invitation, name, Home(workplace / name), SEEN) for name in ("lily", "fern")]
-    lily, fern = [Attending(one) for one in memberships]
+    homes = [Home(workplace / name) for name in ("lily", "fern")]
+    memberships = [join(host.invitation, home.folder.name, home) for home in homes]
+    lily, fern = [Attending(*both) for both in zip(memberships, homes, strict=True)]
     try:
         seen = examine_joined(lily.membership, with_torch=False, tell=told.append)
         assert [facts.machine for facts in seen.machines] == ["lily", "fern"]
@@ -263,7 +277,7 @@ def test_the_doctor_sees_every_joined_machine_that_is_here(host, workplace):
         client.ask("POST", "/report", Report(is_leaving=True))
         with pytest.raises(MeetingError, match="does not understand"):
             client.send("POST", "/visits/x/questions", b'{"machine": "lily", "ask": "{}"}')
-    attending = Attending(lily.membership)
+    attending = Attending(lily.membership, homes[0])
     try:
         seen = examine_joined(lily.membership, ("lily", "rosa"), with_torch=False, tell=told.append)
     finally:

@@ -31,7 +31,7 @@ class Prometheus:
         (config,) = re.findall(r"```yaml\n(scrape_configs:\n.*?)```", page, re.DOTALL)
         for shown, real in (
             ("/etc/prometheus/potluck-metrics-key", host_dir / "metrics-key"),
-            ("/etc/prometheus/potluck-certificate.pem", host_dir / "certificate.pem"),
+            ("/etc/prometheus/potluck-certificate.pem", host_dir.parent / "identity" / "certificate.pem"),
             ("192.168.1.10:29500", f"{HERE}:{host_port}"),
         ):
             assert shown in config

@@ -24,7 +24,8 @@ def doctor(
         typer.Option("--listen", help="Wait for another machine to examine the way between.", rich_help_panel=BETWEEN),
     ] = False,
     port: Annotated[
-        int | None, typer.Option("--port", help="The port for --listen (29498).", rich_help_panel=BETWEEN)
+        int | None,
+        typer.Option("--port", help="The port for --listen or --fix-script (29500).", rich_help_panel=BETWEEN),
     ] = None,
     cluster: Annotated[
         bool,
@@ -60,13 +61,17 @@ def doctor(
     ] = False,
 ) -> None:
     """Say what is wrong on which machine, and what to type. Changes nothing; ends with 1 if training cannot work."""
-    from potluck.core.environment import read_environment
+    from potluck.core.environment import DEFAULT_PORT, read_environment
     from potluck.doctor.catalogue import check_known, check_possible, examine_all, examine_machine, needs_torch
     from potluck.doctor.fix_script import parse_peer, write_fix_script
 
     _check_options(
         {"--list": list_checks, "--listen": listen, "--cluster": cluster, "--reach": reach, "--fix-script": fix_script},
-        {"--port": (port, "--listen"), "--expect": (expect, "--cluster"), "--undo": (undo, "--fix-script")},
+        {
+            "--port": (port is not None, ("--listen", "--fix-script")),
+            "--expect": (expect, ("--cluster",)),
+            "--undo": (undo, ("--fix-script",)),
+        },
     )
     only = check or []
     for one in only:
@@ -75,7 +80,8 @@ def doctor(
         return _list_checks(as_json=as_json)
     peers = [parse_peer(one) for one in peer or []]
     if fix_script is not None:
-        return print(write_fix_script(fix_script, read_environment().machine, peers, undo=undo), end="")
+        where = DEFAULT_PORT if port is None else port
+        return print(write_fix_script(fix_script, read_environment().machine, peers, port=where, undo=undo), end="")
     if listen:
         return _listen(port)
     from potluck.doctor.case import Examination
@@ -100,16 +106,16 @@ def doctor(
     raise typer.Exit(1 if any(finding.status == "fail" for finding in findings) else 0)
 
 
-def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, str]]) -> None:
+def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, tuple[str, ...]]]) -> None:
     """Refuse two orders at once, and an option without the order that it belongs to."""
     from potluck.core.errors import SettingsError
 
     given = [name for name, value in orders.items() if value]
     if len(given) > 1:
         raise SettingsError(f"{given[0]} and {given[1]} are two things", fix=f"type potluck doctor {given[0]} first")
-    for name, (value, order) in parts.items():
-        if value and order not in given:
-            raise SettingsError(f"{name} belongs to {order}", fix=f"add {order}, or leave {name} out")
+    for name, (value, wholes) in parts.items():
+        if value and not set(wholes) & set(given):
+            raise SettingsError(f"{name} belongs to {wholes[0]}", fix=f"add {wholes[0]}, or leave {name} out")
 
 
 def _plan(peers: "tuple[Peer, ...]") -> "Plan":
@@ -175,8 +181,9 @@ def _list_checks(*, as_json: bool) -> None:
 def _listen(port: int | None) -> None:
     import secrets
 
+    from potluck.core.environment import DEFAULT_PORT
     from potluck.doctor.case import Plan, training_interface
-    from potluck.doctor.probing.listening import LISTEN_PORT, listen
+    from potluck.doctor.probing.listening import listen
     from potluck.machine.snapshot import take_facts
 
     interface = training_interface(take_facts(with_torch=False), Plan())
@@ -184,11 +191,11 @@ def _listen(port: int | None) -> None:
     token = secrets.token_hex(8)
 
     def ready(number: int) -> None:
-        place = address if number == LISTEN_PORT else f"{address}:{number}"
+        place = address if number == DEFAULT_PORT else f"{address}:{number}"
         print(f"on the other machine type: potluck doctor --reach {token}@{place}", flush=True)
         print("Ctrl-C ends it", flush=True)
 
     try:
-        listen(token, lambda text: print(text, flush=True), port=LISTEN_PORT if port is None else port, ready=ready)
+        listen(token, lambda text: print(text, flush=True), port=DEFAULT_PORT if port is None else port, ready=ready)
     except KeyboardInterrupt:
         print()

@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from potluck.doctor.case import OPEN, STALLED, Examination, Link
+from potluck.doctor.case import STALLED, Examination, Link
 from potluck.doctor.explain import Explanation, explain
 from potluck.doctor.finding import BY_HAND, OK, POWERSHELL, Finding, Fix, is_trouble
 
@@ -65,11 +65,11 @@ def _cell(link: Link | None) -> Text:
     if link is None:
         return Text("")
     if not link.is_open:
-        worst = next(outcome for outcome in link.ports.values() if outcome != OPEN)
-        return Text(worst, style="bold red")
+        return Text(link.outcome, style="yellow")
     if link.round_trip_s is None or link.bytes_per_s is None:
         return Text(STALLED, style="bold red")
-    return Text(f"{1000 * link.round_trip_s:.2f} ms  {8 * link.bytes_per_s / 1e6:,.0f} Mbit/s")
+    relayed = "  relayed" if link.way == "relayed" else ""
+    return Text(f"{1000 * link.round_trip_s:.2f} ms  {8 * link.bytes_per_s / 1e6:,.0f} Mbit/s{relayed}")
 
 
 def print_known(text: str) -> None:

@@ -29,7 +29,8 @@ def follow_run(cluster: Cluster, started: dict[str, Any], log_to: str | None = N
     name = started["run"]
     view = TogetherView()
     crashes: set[tuple[str, int, str]] = set()
-    names = {machine["address"]: machine["machine"] for machine in cluster.status()["machines"]}
+    machines = cluster.status()["machines"]
+    names = {one[kind]: one["machine"] for one in machines for kind in ("address", "loopback")}
     host, here = cluster.membership.host, cluster.membership.machine
     runs_dir = str(Path(started["folder"]).parent)
     folder = RunFolder(Path(runs_dir) / name if here == host else read_environment().runs_dir / name)
@@ -44,6 +45,8 @@ def follow_run(cluster: Cluster, started: dict[str, Any], log_to: str | None = N
         ) as display,
     ):
         display.say(f"run {name} on {_machines(started)}")
+        if started["is_direct"]:
+            display.say("gradients go from machine to machine in the open (--direct); all else goes through the gates")
         with _stopping_on_interrupt(cluster, name, display):
             for news in cluster.follow(name, display.say):
                 for record, state in view.take([chunk for chunk in news.chunks if chunk[0].startswith("events/")]):

@@ -9,6 +9,10 @@ import typer
 def host(
     port: Annotated[int, typer.Option(help="The port that machines join at.", min=1, max=65535)] = 29500,
     address: Annotated[str | None, typer.Option(help="Listen at this address only.")] = None,
+    advertise: Annotated[
+        str | None,
+        typer.Option(help="The address to print, where others reach the port at another one: a forwarded port."),
+    ] = None,
     name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
     devices: Annotated[
         str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
@@ -24,9 +28,11 @@ def host(
     from potluck.cli.looking import look_here
     from potluck.cli.roster_display import RosterDisplay
     from potluck.core.environment import read_environment
+    from potluck.gates.loopback import check_takes
     from potluck.meeting.home import Home
     from potluck.meeting.host import Host, HostOptions
     from potluck.meeting.invitation import spell_token
+    from potluck.meeting.networks import check_ipv4
 
     environment = read_environment()
     options = HostOptions(
@@ -34,6 +40,7 @@ def host(
         port=port,
         runs_dir=Path(environment.runs_dir),
         address=address,
+        advertised=None if advertise is None else check_ipv4(advertise),
         can_train=not not_here,
         devices=devices.split(",") if devices else None,
         threads=threads,
@@ -49,5 +56,6 @@ def host(
 
     home = Home(environment.home)
     with home.only_host():
-        seen = look_here(lambda line: print(line, file=sys.stderr))
+        check_takes()
+        seen = look_here(lambda line: print(line, file=sys.stderr), is_host=True)
         asyncio.run(serve())

@@ -15,30 +15,48 @@ def join(
         str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker here.", min=1)] = None,
+    port: Annotated[
+        int | None,
+        typer.Option(help="This machine's one port, which other machines dial; 29500 or the next free one.", min=1024),
+    ] = None,
 ) -> None:
     """Join a host and train whatever is started there. Ctrl-C leaves after the current step."""
     import signal
+    from contextlib import ExitStack, closing
 
     from potluck.cli.joining import StatusLine, find_invitation
     from potluck.cli.looking import look_here
-    from potluck.core.environment import read_environment
+    from potluck.core.environment import DEFAULT_PORT, read_environment
+    from potluck.gates.identity import load_or_make
+    from potluck.gates.loopback import check_takes
+    from potluck.gates.process import GateProcess
     from potluck.meeting.agent import Agent
+    from potluck.meeting.gating import bind_gate
     from potluck.meeting.home import Home
     from potluck.meeting.joining import join as join_host
 
     environment = read_environment()
     home = Home(environment.home)
-    with home.only_agent(), StatusLine() as status:
+    with home.only_agent(), StatusLine() as status, ExitStack() as stack:
+        check_takes()
         invitation = find_invitation(line, home, status.tell)
         membership = home.membership() if invitation is None else None
         seen = look_here(status.tell)
+        identity = load_or_make(home.identity_dir)
+        listener = stack.enter_context(bind_gate(port or DEFAULT_PORT, is_fixed=port is not None))
+        gate = stack.enter_context(closing(GateProcess(home.identity_dir, [listener], status.tell)))
         if invitation is not None:
-            membership = join_host(invitation, name or environment.machine, home, seen)
+            machine = name or environment.machine
+            membership = join_host(invitation, machine, home, seen, identity=identity, gate_port=gate.port)
         assert membership is not None
         status.tell(f"joined {membership.host} ({membership.address}) as {membership.machine}")
+        if gate.port != DEFAULT_PORT and port is None:
+            status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
+        gate.start()
         agent = Agent(
             home,
             membership,
+            gate=gate,
             devices=devices.split(",") if devices else None,
             threads=threads,
             tell=status.tell,

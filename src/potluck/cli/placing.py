@@ -1,6 +1,7 @@
 """Where a run goes: to everyone joined if this machine is, else it stays here."""
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,26 @@ from potluck.core.errors import MeetingError
 
 if TYPE_CHECKING:
     from potluck.meeting.home import Membership
+    from potluck.meeting.wire import RunRequest, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """On which machines, and how gradients travel between them."""
+
+    machines: str | None = None
+    not_here: bool = False
+    is_direct: bool = False
+
+    def request(self, task: "Task", here: str, *, name: str | None = None, resume: bool = False) -> "RunRequest":
+        """What the host is asked for, by the machine called `here`."""
+        from potluck.meeting.wire import RunRequest
+
+        chosen = None if self.machines is None else [one.strip() for one in self.machines.split(",")]
+        without = [here] if self.not_here else []
+        return RunRequest(
+            name=name, resume=resume, task=task, machines=chosen, without=without, is_direct=self.is_direct
+        )
 
 
 def joined_host(home_dir: Path) -> "Membership | None":
@@ -25,37 +46,26 @@ def tell_aside(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def chosen_machines(machines: str | None, here: str, *, not_here: bool) -> tuple[list[str] | None, list[str]]:
-    """The names that were given, and the ones to leave out."""
-    return (None if machines is None else [name.strip() for name in machines.split(",")], [here] if not_here else [])
-
-
 def train_together(
-    layers: list[dict[str, Any]], home_dir: Path, *, not_here: bool, machines: str | None, log_to: str | None = None
+    layers: list[dict[str, Any]], home_dir: Path, placement: Placement, log_to: str | None = None
 ) -> int | None:
     """Start the run on the cluster and follow it; None where this machine has joined no host."""
     if joined_host(home_dir) is None:
-        refuse_placement(not_here=not_here, machines=machines)
+        if placement != Placement():
+            raise MeetingError(
+                "this machine has not joined a host, so there are no other machines",
+                fix="join one with the line that potluck host prints, or leave --not-here, --machines and --direct out",
+            )
         return None
     from potluck.cli.following import follow_run
     from potluck.core.settings import combine
     from potluck.meeting.cluster import Cluster
     from potluck.meeting.home import Home
-    from potluck.meeting.wire import RunRequest, Task
+    from potluck.meeting.wire import Task
     from potluck.report.outlets import check_outlet
 
     check_outlet(log_to)
     asked = combine(*layers).model_dump(mode="json", exclude_unset=True)
     with Cluster(Home(home_dir)) as cluster:
-        names, without = chosen_machines(machines, cluster.membership.machine, not_here=not_here)
-        started = cluster.start(RunRequest(task=Task(settings=asked), machines=names, without=without))
+        started = cluster.start(placement.request(Task(settings=asked), cluster.membership.machine))
         return follow_run(cluster, started, log_to)
-
-
-def refuse_placement(*, not_here: bool, machines: str | None) -> None:
-    """Words about other machines make no sense where there are none."""
-    if not_here or machines is not None:
-        raise MeetingError(
-            "this machine has not joined a host, so there are no other machines",
-            fix="join one with the line that potluck host prints, or leave --not-here and --machines out",
-        )

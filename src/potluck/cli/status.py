@@ -21,9 +21,13 @@ def status(
         print(json.dumps(found))
         return
     from rich.console import Console
+    from rich.text import Text
 
     from potluck.cli.roster_display import machines_table, runs_lines
+    from potluck.meeting.pairs import link_lines
 
     console = Console()
     console.print(machines_table(found))
+    for line in link_lines(found):
+        console.print(Text(line), soft_wrap=True)
     console.print(runs_lines(found), soft_wrap=True)

@@ -15,7 +15,7 @@ DEVICE = "Device and memory"
 RUN = "The run"
 TOGETHER = "Several workers"
 MACHINES = "Machines"
-PLACEMENT = ("solo", "not_here", "machines")
+PLACEMENT = ("solo", "not_here", "machines", "direct")
 _NOT_SETTINGS = ("config", "log_to", *PLACEMENT)
 
 
@@ -166,6 +166,15 @@ def train(
     machines: Annotated[
         str | None, _option("--machines", panel=MACHINES, help="Only these, by name: rosa,lily. Everyone by default.")
     ] = None,
+    direct: Annotated[
+        bool,
+        _option(
+            "--direct",
+            panel=MACHINES,
+            help="Gradients go from machine to machine in the open, not through the gates: for networks above "
+            "1 Gbit/s that you trust.",
+        ),
+    ] = False,
     config: Annotated[
         Path | None,
         _option("--config", panel=RUN, help="A YAML file with any of these settings, for example a run's run.yaml."),
@@ -179,9 +188,10 @@ def train(
     flags = {name: value for name, value in given.items() if name not in _NOT_SETTINGS}
     layers = [{} if config is None else read_settings_file(config), flags]
     if not solo and read_launch().is_alone:
-        from potluck.cli.placing import train_together
+        from potluck.cli.placing import Placement, train_together
 
-        code = train_together(layers, read_environment().home, not_here=not_here, machines=machines, log_to=log_to)
+        placement = Placement(machines=machines, not_here=not_here, is_direct=direct)
+        code = train_together(layers, read_environment().home, placement, log_to)
         if code is not None:
             raise typer.Exit(code)
     _train_here(layers, log_to)

@@ -1,6 +1,7 @@
 """Files that are either the old content or the new one, never half of it."""
 
 import os
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
@@ -15,7 +16,9 @@ TEMPORARY_SUFFIX = ".tmp"
 def replacing(path: Path) -> "Iterator[IO[bytes]]":
     """Open a temporary neighbour for writing; on success sync it and rename it to path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}{TEMPORARY_SUFFIX}")
+    # Threads of one process may well replace the same file at once.
+    writer = f"{threading.get_native_id()}.{os.getpid()}"
+    temporary = path.with_name(f".{path.name}.{writer}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb+") as file:
             yield file
@@ -48,6 +51,15 @@ def _is_alive(process: int) -> bool:
 def write_text(path: Path, text: str) -> None:
     """Replace a small file's content."""
     with replacing(path) as file:
+        file.write(text.encode())
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Replace a file that nobody but its owner may read at any moment."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.chmod(0o700)
+    with replacing(path) as file:
+        os.fchmod(file.fileno(), 0o600)
         file.write(text.encode())
 
 

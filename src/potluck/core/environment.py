@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,6 +68,18 @@ class Launch:
     resume: bool = False
     """POTLUCK_RESUME: go on from this machine's newest checkpoint of the run, if it has one."""
 
+    gate: str | None = None
+    """POTLUCK_GATE: the socket of this machine's gate, through which the run's machines reach this worker."""
+
+    gate_run: str = ""
+    """POTLUCK_GATE_RUN: what the gate knows the run by."""
+
+    address: str | None = None
+    """POTLUCK_ADDRESS: where this worker listens; without it, the address on the way to the lighthouse."""
+
+    gradient_address: str | None = None
+    """POTLUCK_GRADIENT_ADDRESS: where gradients are exchanged, if not there: in the open, on a network one trusts."""
+
     @property
     def is_alone(self) -> bool:
         return self.lighthouse is None and self.master is None
@@ -101,18 +114,26 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         run=get("POTLUCK_RUN"),
         device=get("POTLUCK_DEVICE"),
         resume=get("POTLUCK_RESUME") == "1",
+        gate=get("POTLUCK_GATE"),
+        gate_run=get("POTLUCK_GATE_RUN") or "",
+        address=get("POTLUCK_ADDRESS"),
+        gradient_address=get("POTLUCK_GRADIENT_ADDRESS"),
     )
 
 
-def use_gloo_interface(name: str) -> None:
-    """Make Gloo listen on that interface; left to itself it takes what the hostname resolves to."""
-    os.environ["GLOO_SOCKET_IFNAME"] = name
+def with_variables(more: Mapping[str, str]) -> dict[str, str]:
+    """This process's variables for another, and more."""
+    return {**os.environ, **more}
 
 
 def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     """This process's variables for another that speaks for the machine of that name."""
-    told = {} if threads is None else {"POTLUCK_THREADS": str(threads)}
-    return {**os.environ, "POTLUCK_MACHINE": name, **told}
+    return with_variables({"POTLUCK_MACHINE": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
+
+
+def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:
+    """For a process that others reach through this machine's gate: see Launch."""
+    return {"POTLUCK_GATE": gate, "POTLUCK_GATE_RUN": run, "POTLUCK_ADDRESS": address}
 
 
 def quieten_torchft() -> None:

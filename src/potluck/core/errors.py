@@ -9,6 +9,7 @@ PotluckError
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
 ├── GroupError         workers that cannot reach each other or do not fit together
+├── GateError          a machine's one port, its key, or the addresses behind it
 ├── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
 ├── ShippingError      a file that cannot be copied to the host as it is
 ├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
@@ -68,6 +69,10 @@ class CheckpointError(PotluckError):
 
 class GroupError(PotluckError):
     """Workers cannot reach each other, or do not fit together."""
+
+
+class GateError(PotluckError):
+    """A machine's one port, its key, or the addresses behind it cannot be used."""
 
 
 class MeetingError(PotluckError):

@@ -30,6 +30,7 @@ class Plan(Part, frozen=True, kw_only=True):
     peers: tuple[Peer, ...] = ()
     host: str = ""  # the address of the meeting point, if it is known
     host_port: int = 0
+    is_host: bool = False  # whether this machine is to be the host, which all others dial
     expected: tuple[str, ...] = ()  # names of the machines that should be there
     checkpoint_bytes: int = GIB
     gradient_bytes: int = 0
@@ -40,17 +41,16 @@ class Link(Part, frozen=True, kw_only=True):
 
     source: str
     target: str
-    address: str
-    ports: dict[int, str] = {}  # what came of each port: OPEN, REFUSED, ...
+    outcome: str  # OPEN, REFUSED, ...
+    way: str = ""  # between joined machines: how their gates reach each other
     round_trip_s: float | None = None
     bytes_per_s: float | None = None
     clock_offset_s: float | None = None  # the target's clock minus the source's
-    mtu_wanted: int | None = None
-    mtu_passed: int | None = None
+    loses_large_packets: bool = False
 
     @property
     def is_open(self) -> bool:
-        return bool(self.ports) and all(outcome in (OPEN, STALLED) for outcome in self.ports.values())
+        return self.outcome in (OPEN, STALLED)
 
 
 class Reduction(Part, frozen=True, kw_only=True):
@@ -74,7 +74,9 @@ class Examination(Part, frozen=True, kw_only=True):
     """Several machines and everything that was seen between them."""
 
     machines: tuple[Facts, ...]
-    addresses: dict[str, str] = {}  # the one that each machine would train on
+    addresses: dict[str, str] = {}  # the one that each machine is dialled at
+    ports: dict[str, int] = {}  # each machine's one port
+    translated: frozenset[str] = frozenset()  # machines that others see at another address than their own
     links: tuple[Link, ...] = ()
     reductions: tuple[Reduction, ...] | None = None
     absent: dict[str, Absence] = {}  # machines that gave no answer

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Sequence
 from importlib import resources
 
+from potluck.core.environment import DEFAULT_PORT
 from potluck.core.errors import SettingsError, did_you_mean
 from potluck.doctor.case import Peer
 
@@ -27,8 +28,10 @@ def parse_peer(text: str) -> Peer:
     return Peer(name=name, address=address)
 
 
-def write_fix_script(system: str, machine: str, peers: Sequence[Peer], *, undo: bool = False) -> str:
-    """The script for one machine and its peers."""
+def write_fix_script(
+    system: str, machine: str, peers: Sequence[Peer], *, port: int = DEFAULT_PORT, undo: bool = False
+) -> str:
+    """The script for one machine, its one port and its peers."""
     if system not in SYSTEMS:
         raise SettingsError(f"no fix script is for {system!r}", fix=did_you_mean(system, SYSTEMS))
     if not peers:
@@ -40,6 +43,7 @@ def write_fix_script(system: str, machine: str, peers: Sequence[Peer], *, undo: 
     addresses = sorted({peer.address for peer in peers}, key=ipaddress.ip_address)
     words = {
         "MACHINE": re.sub(r"[^A-Za-z0-9._-]", "-", machine),
+        "PORT": str(port),
         "PEERS": " ".join(addresses),
         "PEERS_QUOTED": ", ".join(f"'{address}'" for address in addresses),
         "HOSTS": " ".join(shlex.quote(f"{peer.address} {peer.name}") for peer in peers if peer.name),

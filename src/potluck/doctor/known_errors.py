@@ -22,7 +22,8 @@ def _known(check_id: str, pattern: str, cause: str, fix: str) -> KnownError:
 
 
 _ADDRESS = r"\[?(?:\d{1,3}(?:\.\d{1,3}){3})\]?"
-_OPEN = "on {machine} type: potluck doctor --fix-script linux --peer ADDRESS_OF_THIS_MACHINE (or windows)"
+# Such a text comes from a launch without a host: there, every worker dials high ports of every other.
+_JOIN = "start with potluck host and potluck join, which need one open port"
 
 # The more exact text of two that could both match stands first.
 KNOWN_ERRORS = (
@@ -50,7 +51,7 @@ KNOWN_ERRORS = (
         "family-mixed",
         r"ss1\.ss_family == ss2\.ss_family",
         "one machine is met over IPv4 and another over IPv6",
-        "use IPv4 addresses everywhere: potluck doctor names the machine",
+        "use IPv4 addresses everywhere; on each machine: hostname -I",
     ),
     _known(
         "nccl-ifname",
@@ -62,7 +63,7 @@ KNOWN_ERRORS = (
         "container-bridge",
         r"Connect to (?:172\.(?:1[789]|2\d|3[01])\.\d+\.\d+)\S* failed",
         "{machine} is an address on a container's bridge, which other computers cannot reach",
-        "start the container with --network=host --ipc=host",
+        f"{_JOIN} and work on a bridge too; else start the container with --network=host --ipc=host",
     ),
     _known(
         "virtual-interface",
@@ -75,26 +76,26 @@ KNOWN_ERRORS = (
         "no-route",
         r"errno:? ?113|No route to host",
         "packets to {machine} are refused on the way: a firewall that rejects, or Wi-Fi that keeps its guests apart",
-        f"{_OPEN}; if no firewall runs there, use a cable or switch off client isolation in the router",
+        f"{_JOIN}; if no firewall runs there, use a cable or switch off client isolation in the router",
     ),
     _known(
         "wsl-mirrored-unsupported",
         r"Mirrored networking mode is not supported",
         "this Windows has no mirrored networking for WSL",
-        "update to Windows 11 22H2 (build 22621) or newer",
+        f"{_JOIN}: a WSL behind NAT joins and trains as it is; mirrored networking needs Windows 11 22H2",
     ),
     _known(
         "wsl-mirrored-port",
         r"WinError 10013|forbidden by its access permissions",
         "Windows keeps this port for itself",
-        "choose another port: export MASTER_PORT=30500 on every machine",
+        "choose another: potluck host --port 30500, potluck join --port 30500, or export MASTER_PORT=30500 everywhere",
     ),
     _known(
         "wsl-nat",
         r"RendezvousConnectionError",
         "the meeting point was reached, then the workers could not reach each other: typical of WSL2 behind NAT, "
         "where a forwarded port is not enough",
-        "switch WSL to mirrored networking: potluck doctor --fix-script windows",
+        f"{_JOIN}: a WSL behind NAT joins and trains as it is",
     ),
     _known(
         "nobody-hosts",
@@ -207,7 +208,7 @@ KNOWN_ERRORS = (
         rf"(?:timed out|timeout)[^\n]*connect\w*[^\n]*?{_ADDRESS}|"
         rf"connect\w*[^\n]*?{_ADDRESS}[^\n]*(?:timed out|timeout)|Connection timed out",
         "{machine} does not answer on a high port: its firewall drops the packets, or it is off",
-        _OPEN,
+        f"{_JOIN}; else let the other machines reach all high ports of {{machine}}",
     ),
     _known(
         "disk-full",

@@ -7,43 +7,40 @@ import msgspec
 from potluck.doctor.finding import Fix, bash, powershell
 from potluck.machine.facts import Facts
 
-HIGH_PORTS = (1024, 65535)  # Gloo and NCCL take any of them and have no option for a range
 WSL_VM_CREATOR = "{40E0AC32-46A5-438A-A0B2-2B479E8F2E90}"
 
 
-def open_for(facts: Facts, peers: Sequence[str]) -> Fix:
-    """The fix on this machine that lets these addresses reach the ports that training uses."""
+def open_for(facts: Facts, peers: Sequence[str], port: int) -> Fix:
+    """The fix on this machine that lets these addresses dial its gate."""
     addresses = sorted(set(peers))
     if facts.wsl is not None or facts.system.family == "windows":
-        return open_windows(facts, addresses)
+        return open_windows(facts, addresses, port)
     tools = facts.firewall.tools
     if "ufw" in tools:
-        return _open_ufw(facts, addresses)
+        return _open_ufw(facts, addresses, port)
     if "firewalld" in tools:
-        return _open_firewalld(facts, addresses)
+        return _open_firewalld(facts, addresses, port)
     if "iptables" in tools:
-        return _open_iptables(facts, addresses)
-    return _open_nftables(facts, addresses)
+        return _open_iptables(facts, addresses, port)
+    return _open_nftables(facts, addresses, port)
 
 
-def open_windows(facts: Facts, addresses: Sequence[str]) -> Fix:
+def open_windows(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
     """Rules for the Hyper-V firewall, which guards a mirrored WSL, by name so that they can be taken back."""
     listed = ", ".join(f"'{address}'" for address in addresses)
-    low, high = HIGH_PORTS
     creator = f" -VMCreatorId '{WSL_VM_CREATOR}'"
     return powershell(
         facts,
         f"New-NetFirewallHyperVRule -Name 'potluck' -DisplayName 'Potluck peers' -Direction Inbound{creator} "
-        f"-Protocol TCP -LocalPorts {low}-{high} -RemoteAddresses {listed} -Action Allow",
+        f"-Protocol TCP -LocalPorts {port} -RemoteAddresses {listed} -Action Allow",
         note="for these peers only",
         admin=True,
         undo=["Remove-NetFirewallHyperVRule -Name 'potluck'"],
     )
 
 
-def _open_ufw(facts: Facts, addresses: Sequence[str]) -> Fix:
-    low, high = HIGH_PORTS
-    rules = [f"allow from {address} to any port {low}:{high} proto tcp" for address in addresses]
+def _open_ufw(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
+    rules = [f"allow from {address} to any port {port} proto tcp" for address in addresses]
     return bash(
         facts,
         *(f"ufw {rule}" for rule in rules),
@@ -53,11 +50,10 @@ def _open_ufw(facts: Facts, addresses: Sequence[str]) -> Fix:
     )
 
 
-def _open_firewalld(facts: Facts, addresses: Sequence[str]) -> Fix:
-    low, high = HIGH_PORTS
+def _open_firewalld(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
 
     def rule(verb: str, address: str) -> str:
-        accept = f'rule family="ipv4" source address="{address}" port port="{low}-{high}" protocol="tcp" accept'
+        accept = f'rule family="ipv4" source address="{address}" port port="{port}" protocol="tcp" accept'
         return f"firewall-cmd --permanent --{verb}-rich-rule='{accept}'"
 
     return bash(
@@ -70,9 +66,8 @@ def _open_firewalld(facts: Facts, addresses: Sequence[str]) -> Fix:
     )
 
 
-def _open_iptables(facts: Facts, addresses: Sequence[str]) -> Fix:
-    low, high = HIGH_PORTS
-    rules = [f"INPUT --source {a} --protocol tcp --dport {low}:{high} --jump ACCEPT" for a in addresses]
+def _open_iptables(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
+    rules = [f"INPUT --source {a} --protocol tcp --dport {port} --jump ACCEPT" for a in addresses]
     return bash(
         facts,
         *(f"iptables --insert {rule}" for rule in rules),
@@ -82,8 +77,7 @@ def _open_iptables(facts: Facts, addresses: Sequence[str]) -> Fix:
     )
 
 
-def _open_nftables(facts: Facts, addresses: Sequence[str]) -> Fix:
-    low, high = HIGH_PORTS
+def _open_nftables(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
     chains = [chain for chain in facts.firewall.chains if chain.may_block and chain.hook == "input"]
     places = [f"{chain.family} {chain.table} {chain.name}" for chain in chains] or ["inet filter input"]
     listed = ", ".join(addresses)
@@ -91,7 +85,7 @@ def _open_nftables(facts: Facts, addresses: Sequence[str]) -> Fix:
     if not chains:
         note = "if nft list ruleset shows another table and chain, use those"
     return insert_nft_rules(
-        facts, places, f"ip saddr '{{ {listed} }}' tcp dport {low}-{high} accept comment potluck", note=note
+        facts, places, f"ip saddr '{{ {listed} }}' tcp dport {port} accept comment potluck", note=note
     )
 
 

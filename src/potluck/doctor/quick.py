@@ -6,7 +6,10 @@ from potluck.doctor.finding import FAIL
 from potluck.machine.facts import Facts
 
 # Not among them: what Potluck sets right by itself, and the meeting port, which a launcher may hold for this run.
-QUICK_CHECKS = ("no-network", "name-unresolvable", "nobody-hosts", "docker-desktop-hosts", "wsl-nat", "windows-native")
+QUICK_CHECKS = (
+    *("no-network", "loopback", "cannot-host"),
+    *("name-unresolvable", "nobody-hosts", "docker-desktop-hosts", "windows-native"),
+)
 
 
 def quick_failures(facts: Facts, plan: Plan | None = None) -> list[str]:

@@ -11,10 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
+from torch.distributed.distributed_c10d import ReduceOp
 
-from potluck.core.environment import use_gloo_interface
+from potluck.engine.probe_meeting import meet
 from potluck.engine.torch_facts import describe_torch
+from potluck.measuring.link_sweep import Ring
 
 _SIZES_BYTES = (1 << 12, 1 << 20, 1 << 23)
 _LONG_S = 0.3  # a size that takes longer is the last
@@ -31,45 +32,36 @@ def main() -> None:
 
 def reduce_once(wanted: dict[str, Any]) -> dict[str, Any]:
     """Meet the others, add up, measure."""
-    if wanted["interface"]:
-        use_gloo_interface(wanted["interface"])
     torch.set_num_threads(1)
-    rank, world_size = wanted["rank"], wanted["num_machines"]
-    dist.init_process_group(
-        "gloo",
-        init_method=f"tcp://{wanted['meeting']}:{wanted['port']}",
-        rank=rank,
-        world_size=world_size,
-        timeout=timedelta(seconds=wanted["timeout_s"]),
-    )
-    names = _gather_names(wanted["machine"], world_size)
+    rank, world_size, timeout = wanted["rank"], wanted["num_machines"], timedelta(seconds=wanted["timeout_s"])
+    met = meet(wanted, timeout)
+    ring = Ring(met.store, rank, world_size, timeout, met.device)
+    names = _gather_names(ring, wanted["machine"], rank, world_size)
     numbers = torch.full((1024,), float(rank + 1))
-    dist.all_reduce(numbers)
+    ring.sum(numbers)
     is_right = bool((numbers == world_size * (world_size + 1) / 2).all())
-    seconds = _measure()
-    dist.destroy_process_group()
+    seconds = _measure(ring)
     return {"names": names, "is_sum_right": is_right, "seconds": seconds}
 
 
-def _gather_names(name: str, world_size: int) -> list[str]:
-    """Names travel as bytes in a tensor: nothing is unpickled."""
-    mine = torch.zeros(_NAME_BYTES, dtype=torch.uint8)
+def _gather_names(ring: Ring, name: str, rank: int, world_size: int) -> list[str]:
+    """Names travel as bytes in a tensor, each machine's in its own row: nothing is unpickled."""
+    rows = torch.zeros(world_size, _NAME_BYTES, dtype=torch.uint8)
     raw = name.encode()[:_NAME_BYTES]
-    mine[: len(raw)] = torch.tensor(list(raw), dtype=torch.uint8)
-    everybody = [torch.zeros_like(mine) for _ in range(world_size)]
-    dist.all_gather(everybody, mine)
-    return [bytes(one.tolist()).rstrip(b"\0").decode() for one in everybody]
+    rows[rank, : len(raw)] = torch.tensor(list(raw), dtype=torch.uint8)
+    ring.sum(rows)
+    return [bytes(row.tolist()).rstrip(b"\0").decode() for row in rows]
 
 
-def _measure() -> dict[int, float]:
+def _measure(ring: Ring) -> dict[int, float]:
     """Seconds of an all-reduce by size; all stop at the same size, since they agree on the slowest's time."""
     found = {}
     for size in _SIZES_BYTES:
         buffer = torch.zeros(size // 4)
         start = time.perf_counter()
-        dist.all_reduce(buffer)
+        ring.sum(buffer)
         slowest = torch.tensor([time.perf_counter() - start])
-        dist.all_reduce(slowest, dist.ReduceOp.MAX)
+        ring.sum(slowest, ReduceOp.MAX)
         found[size] = float(slowest)
         if found[size] > _LONG_S:
             break

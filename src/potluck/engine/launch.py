@@ -12,9 +12,10 @@ from torchft.coordination import LighthouseServer
 
 from potluck.core.environment import Launch
 from potluck.core.errors import GroupError
-from potluck.engine.addresses import address_towards
+from potluck.engine.addresses import address_towards, host_and_port
 from potluck.engine.backend import check_backend
 from potluck.engine.balance import Balance
+from potluck.engine.listening import Listening, make_store
 from potluck.engine.membership import Place
 from potluck.engine.noise import NativeNoise
 from potluck.engine.together import Together
@@ -65,6 +66,7 @@ class Launched:
             machine=self._machine,
             lighthouse=lighthouse,
             secret=secret.encode(),
+            listening=where_to_listen(self._launch, lighthouse),
             share=self._launch.share,
             expected=self._launch.expected,
             backend=self._backend,
@@ -77,10 +79,11 @@ class Launched:
         assert self._launch.master is not None
         assert self._store is not None
         if self._launch.rank == 0:
-            self._lighthouse = start_lighthouse()
+            address = address_towards(self._launch.master[0])
+            self._lighthouse = start_lighthouse(f"{address}:0")
             port = self._lighthouse.address().rsplit(":", 1)[1]
             self._store.set("potluck/secret", secrets.token_hex(16))
-            self._store.set("potluck/lighthouse", f"http://{address_towards(self._launch.master[0])}:{port}")
+            self._store.set("potluck/lighthouse", f"http://{address}:{port}")
         return self._store.get("potluck/lighthouse").decode(), self._store.get("potluck/secret").decode()
 
     def _leave(self) -> None:
@@ -90,7 +93,18 @@ class Launched:
             self._noise.close()
 
 
-def start_lighthouse(bind: str = "[::]:0") -> LighthouseServer:
+def where_to_listen(launch: Launch, lighthouse: str) -> Listening:
+    """At the addresses that the agent gave, else at the one on the way to the lighthouse."""
+    address = launch.address or address_towards(host_and_port(lighthouse)[0])
+    return Listening(
+        address=address,
+        gradient_address=launch.gradient_address or address,
+        gate=launch.gate,
+        run=launch.gate_run,
+    )
+
+
+def start_lighthouse(bind: str) -> LighthouseServer:
     """The membership service, in this process."""
     return LighthouseServer(
         bind=bind,
@@ -104,13 +118,10 @@ def start_lighthouse(bind: str = "[::]:0") -> LighthouseServer:
 def _torchrun_store(launch: Launch) -> TCPStore:
     assert launch.master is not None
     host, port = launch.master
-    return TCPStore(
-        host,
-        port,
-        is_master=launch.rank == 0 and not launch.has_agent_store,
-        wait_for_workers=False,
-        timeout=timedelta(seconds=_MEET_S),
-    )
+    timeout = timedelta(seconds=_MEET_S)
+    if launch.rank == 0 and not launch.has_agent_store:
+        return make_store(address_towards(host), port, timeout)
+    return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
 
 
 @contextmanager

@@ -11,11 +11,12 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torchft import Manager
 
-from potluck.core.environment import use_gloo_interface
 from potluck.core.errors import GroupError
-from potluck.engine.addresses import address_towards, host_and_port, interface_of
+from potluck.engine.addresses import host_and_port
 from potluck.engine.healing import StateExchange
+from potluck.engine.listening import NUM_TRIES, Listening, free_port, make_store, manager_bound_to, no_port
 from potluck.engine.roster import RosteredGroup
+from potluck.gates.exposing import GateLine, TakenError
 
 _CONNECT_S = 10.0
 _FIND_S = 120.0
@@ -32,6 +33,7 @@ class Place:
     machine: str
     lighthouse: str
     secret: bytes
+    listening: Listening
     share: int | None = None
     expected: int = 1
     """Workers to wait for before the very first step."""
@@ -55,12 +57,11 @@ class Membership:
         self._group = group
         self._states = states
         self._say = say
-        self._address = address_towards(host_and_port(place.lighthouse)[0])
-        use_gloo_interface(interface_of(self._address))
-        self._exchange = StateExchange(self._address, place.secret)
-        self._exchange.peers = self._peers
+        self._address = place.listening.address
+        self._exchange = self._make_exchange()
         self._manager: Manager | None = None
         self._store: TCPStore | None = None
+        self._line: GateLine | None = None
 
     @property
     def manager(self) -> Manager:
@@ -70,9 +71,33 @@ class Membership:
     def join(self, step: int) -> None:
         """Go to the lighthouse, once, with the step that this worker's state is of."""
         if self._manager is None:
-            self._store = TCPStore("0.0.0.0", 0, is_master=True, wait_for_workers=False)  # noqa: S104  peers read it
-            self._manager = self._find_lighthouse(self._store.port)
+            store_port, manager_port = self._open_ports()
+            self._manager = self._find_lighthouse(store_port, manager_port)
             self._manager.load_state_dict({"step": step, "batches_committed": step})
+
+    def _open_ports(self) -> tuple[int, int]:
+        """A store and a port for torchft's manager, which the others can dial before anybody hears of them."""
+        for _ in range(NUM_TRIES):
+            self._store = make_store(self._address)
+            manager_port = free_port(self._address)
+            self._line = self._place.listening.open_line()
+            if self._line is None:
+                return self._store.port, manager_port
+            state_port = host_and_port(self._exchange.metadata())[1]
+            try:
+                self._line.expose({self._store.port: "control", manager_port: "control", state_port: "bulk"})
+            except TakenError:
+                self._line.close()
+                self._exchange.shutdown()
+                self._exchange = self._make_exchange()
+                continue
+            return self._store.port, manager_port
+        raise no_port()
+
+    def _make_exchange(self) -> StateExchange:
+        exchange = StateExchange(self._address, self._place.secret)
+        exchange.peers = self._peers
+        return exchange
 
     def ask(self) -> None:
         """Ask who is here; meanwhile this worker's state may be read."""
@@ -113,18 +138,21 @@ class Membership:
 
     def leave(self) -> None:
         """The lighthouse hears no more of this worker."""
+        if self._line is not None:
+            self._line.close()
         if self._manager is None:
             self._exchange.shutdown()
             return
         with suppress(Exception):
             self._manager.shutdown(wait=False)
 
-    def _find_lighthouse(self, store_port: int) -> Manager:
+    def _find_lighthouse(self, store_port: int, manager_port: int) -> Manager:
         """It may be restarting just now: keep trying for a while."""
         since, told = time.monotonic(), False
         while True:
             try:
-                return self._make_manager(store_port)
+                with manager_bound_to(f"{self._address}:{manager_port}"):
+                    return self._make_manager(store_port)
             except RuntimeError as error:
                 if time.monotonic() - since > _FIND_S:
                     raise self._no_answer(error) from error

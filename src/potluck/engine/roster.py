@@ -1,16 +1,20 @@
 """Who is in the process group: published by every worker when a group forms, before anybody connects."""
 
+import hmac
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeAlias
 
-from torchft.process_group import ProcessGroupGloo, ProcessGroupNCCL, ProcessGroupWrapper, create_store_client
+from torchft.process_group import ProcessGroupNCCL, ProcessGroupWrapper, create_store_client
 
 from potluck.core.errors import GroupError
 from potluck.engine.backend import choose_backend
 from potluck.planning.rebalance import NUM_TOLD
+
+Gloo: TypeAlias = Callable[[timedelta], Any]
+"""Makes torchft's reconfigurable Gloo group, on the address that this worker listens on."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,21 +92,45 @@ class Roster:
         return [index for index, member in enumerate(self.members) if member.step == self.step]
 
 
+def sign(secret: bytes, group: str, rank: int, member: Member) -> str:
+    """A member's entry in the store, with the proof that its writer knows the run's secret, for this group only."""
+    entry = json.dumps(asdict(member))
+    return f"{_proof(secret, group, rank, entry)} {entry}"
+
+
+def read_signed(secret: bytes, group: str, rank: int, content: bytes) -> Member | None:
+    """The member, or None where the proof is missing or wrong."""
+    proof, _, entry = content.decode(errors="replace").partition(" ")
+    if not hmac.compare_digest(proof.encode(), _proof(secret, group, rank, entry).encode()):
+        return None
+    return Member(**json.loads(entry))
+
+
+def _proof(secret: bytes, group: str, rank: int, entry: str) -> str:
+    return hmac.digest(secret, f"potluck-member-1\n{group}\n{rank}\n{entry}".encode(), "sha256").hex()
+
+
 class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     """torchft's reconfigurable process group, that also knows its members and takes the backend that they share.
 
     Reading everyone's entry from the store first makes sure that all are there: Gloo itself tries to connect three
-    times at once and then gives up.
+    times at once and then gives up. An entry counts only with a proof that its writer knows the run's secret.
     """
 
-    def __init__(self, timeout: timedelta, me: Callable[[int], Member], backend: str) -> None:
+    def __init__(
+        self, timeout: timedelta, me: Callable[[int], Member], backend: str, secret: bytes, gloo: Gloo
+    ) -> None:
         super().__init__(timeout=timeout)
         self._me = me
         self._wanted = backend
+        self._secret = secret
+        self._gloo = gloo
         self._made: dict[str, Any] = {}
         self.backend = "gloo"
         self.roster: Roster | None = None
         self.refusal: GroupError | None = None
+        self.stranger = ""
+        """Who is in the group without knowing the secret, if anybody is."""
         self.is_new = False
         self.formation = 0
         """Which group this is: torchft counts up whenever one forms anew, after a spoiled step too."""
@@ -112,20 +140,30 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     ) -> None:
         self.roster = None
         store = create_store_client(store_addr, timeout=self._timeout)
-        store.set(f"potluck/{rank}", json.dumps(asdict(self._me(world_size))))
-        members = tuple(Member(**json.loads(store.get(f"potluck/{index}"))) for index in range(world_size))
+        store.set(f"potluck/{rank}", sign(self._secret, store_addr, rank, self._me(world_size)))
+        members = []
+        for index in range(world_size):
+            member = read_signed(self._secret, store_addr, index, store.get(f"potluck/{index}"))
+            if member is None:
+                self.stranger = f"member {index + 1} of {world_size}"
+                raise GroupError(
+                    f"{self.stranger} does not know this run's secret", fix="give POTLUCK_SECRET to members only"
+                )
+            members.append(member)
+        self.stranger = ""
         try:
-            check_same_model(members, members[rank])
+            check_same_model(tuple(members), members[rank])
             self.backend = choose_backend(self._wanted, [member.nccl for member in members])
         except GroupError as refusal:
             self.refusal = refusal
             raise
         if self.backend not in self._made:
-            kind = ProcessGroupNCCL if self.backend == "nccl" else ProcessGroupGloo
-            self._made[self.backend] = kind(timeout=self._timeout)
+            self._made[self.backend] = (
+                ProcessGroupNCCL(timeout=self._timeout) if self.backend == "nccl" else self._gloo(self._timeout)
+            )
         self._pg = self._made[self.backend]
         super().configure(store_addr, replica_id, rank, world_size, quorum_id, *more)
-        self.roster = Roster(members, rank)
+        self.roster = Roster(tuple(members), rank)
         self.formation = quorum_id or 0
         self.is_new = True
 

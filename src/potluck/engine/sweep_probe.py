@@ -6,10 +6,8 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from potluck.core.environment import use_gloo_interface
-from potluck.engine.addresses import address_towards, interface_of
+from potluck.engine.probe_meeting import meet
 from potluck.measuring.link_sweep import sweep_links
 from potluck.planning.costs import LinkProfile
 
@@ -25,15 +23,13 @@ def main() -> None:
 def sweep_once(wanted: dict[str, Any]) -> dict[str, Any]:
     """Meet the others where the first machine waits, and measure."""
     torch.set_num_threads(1)
-    rank, names, meeting = wanted["rank"], wanted["machines"], wanted["meeting"]
-    use_gloo_interface(interface_of(address_towards(meeting)))
-    timeout = timedelta(seconds=_MEET_S)
-    store = TCPStore(meeting, wanted["port"], is_master=rank == 0, wait_for_workers=False, timeout=timeout)
-    found = sweep_links(store, rank, names, timeout_s=_MEET_S)
+    rank, names, timeout = wanted["rank"], wanted["machines"], timedelta(seconds=_MEET_S)
+    met = meet(wanted, timeout)
+    found = sweep_links(met.store, rank, names, met.device, timeout_s=_MEET_S)
     # The store goes with its process: the others may still be reading.
-    store.set(f"done/{rank}", "")
+    met.store.set(f"done/{rank}", "")
     if rank == 0:
-        store.wait([f"done/{other}" for other in range(len(names))], timeout)
+        met.store.wait([f"done/{other}" for other in range(len(names))], timeout)
     return {
         "ring": _seen(found.ring),
         "pairs": {"-".join(pair): _seen(link) for pair, link in found.pairs.items()},

@@ -16,7 +16,9 @@ from potluck.engine.balance import Balance
 from potluck.engine.bench import Bench
 from potluck.engine.exchange import Contribution, GradientExchange, are_whole
 from potluck.engine.fingerprint import fingerprint
+from potluck.engine.gloo import GlooOnDevice
 from potluck.engine.group import Lost, Total
+from potluck.engine.listening import open_gloo
 from potluck.engine.membership import Membership, Place, States
 from potluck.engine.patience import Patience
 from potluck.engine.position import Slice
@@ -55,7 +57,14 @@ class Together:
         self._patience = Patience()
         self._evaluation_patience = Patience(num_known=1)
         self._evaluating_since = 0.0
-        self._group = RosteredGroup(timedelta(seconds=_FORM_S), self._me, place.backend)
+        self._device, self._gloo_line = open_gloo(place.listening)
+        self._group = RosteredGroup(
+            timedelta(seconds=_FORM_S),
+            self._me,
+            place.backend,
+            place.secret,
+            lambda timeout: GlooOnDevice(timeout, self._device),
+        )
         self._membership = self._enlist()
         self._exchange: GradientExchange | None = None
         self._fingerprint = ""
@@ -349,6 +358,8 @@ class Together:
         if self._settled is not None:
             self._balance.keep()
         self._membership.leave()
+        if self._gloo_line is not None:
+            self._gloo_line.close()
         self._leave()
 
     # Plumbing

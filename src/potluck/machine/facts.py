@@ -201,6 +201,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
     listeners: tuple[Listener, ...] = ()
     has_ipv6: bool = True
+    loopback: str | None = None  # why it does not take a cluster's addresses; empty if it does, None if not tried
     gaps: tuple[str, ...] = ()
 
     def interface(self, name: str) -> Interface | None:

@@ -1,27 +1,56 @@
-"""How fast this process's connections really send, as Linux itself keeps count: nothing extra goes over the wire."""
+"""How fast connections really send, as Linux itself keeps count: nothing extra goes over the wire."""
 
 import os
 import socket
 import struct
 from collections import defaultdict
+from collections.abc import Hashable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 _FDS = Path("/proc/self/fd")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
 _SIZE = 192
 _COUNTS = struct.Struct("@120xQ40xQQ8x")  # struct tcp_info: bytes_acked, busy_time and rwnd_limited, both in us
 _LEAST_BYTES = 1 << 17  # less says nothing about a link
+Peer = TypeVar("Peer", bound=Hashable)
 
 
-class _Sent(NamedTuple):
+class Sent(NamedTuple):
+    """What a connection has sent, and how long it took while the other side could take it."""
+
     num_bytes: int
     seconds: float
 
 
+def read_sent(connection: socket.socket) -> Sent | None:
+    """What one connection has sent so far; None where the system does not tell."""
+    try:
+        counts = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SIZE)
+        acked, busy_us, stalled_us = _COUNTS.unpack(counts)
+    except (OSError, struct.error):
+        return None
+    return Sent(acked, max(0, busy_us - stalled_us) / 1e6)
+
+
+def rates_between(before: Mapping[tuple[Peer, int], Sent], now: Mapping[tuple[Peer, int], Sent]) -> dict[Peer, float]:
+    """Bytes a second to each peer between two looks at its connections, by (peer, connection)."""
+    parts: dict[Peer, list[Sent]] = defaultdict(list)
+    for key, (num_bytes, seconds) in now.items():
+        earlier = before.get(key, Sent(0, 0.0))
+        if num_bytes >= earlier.num_bytes and seconds >= earlier.seconds:
+            parts[key[0]].append(Sent(num_bytes - earlier.num_bytes, seconds - earlier.seconds))
+    totals = {peer: Sent(*map(sum, zip(*some, strict=True))) for peer, some in parts.items()}
+    return {
+        peer: total.num_bytes / total.seconds
+        for peer, total in totals.items()
+        if total.num_bytes >= _LEAST_BYTES and total.seconds > 0
+    }
+
+
 class FlowMeter:
-    """Rates since the last look, by peer."""
+    """Rates of this process's own connections since the last look, by the peer's address."""
 
     def __init__(self) -> None:
         self._before = _read()
@@ -32,32 +61,25 @@ class FlowMeter:
         """
         now, before = _read(), self._before
         self._before = now
-        sent: dict[tuple[str, str], list[_Sent]] = defaultdict(list)
-        for key, (num_bytes, seconds) in now.items():
-            earlier = before.get(key, _Sent(0, 0.0))
-            if num_bytes >= earlier.num_bytes and seconds >= earlier.seconds:
-                sent[key[0], key[2]].append(_Sent(num_bytes - earlier.num_bytes, seconds - earlier.seconds))
-        totals = {pair: _Sent(*map(sum, zip(*parts, strict=True))) for pair, parts in sent.items()}
-        known = {pair: total for pair, total in totals.items() if total.num_bytes >= _LEAST_BYTES and total.seconds > 0}
-        if not known:
+        rates = rates_between(before, now)
+        if not rates:
             return "", {}
-        (own, _), _ = max(known.items(), key=lambda item: item[1].num_bytes)
-        return own, {
-            peer: total.num_bytes / total.seconds for (mine, peer), total in known.items() if mine == own != peer
-        }
+        moved = {pair: sum(now[key].num_bytes for key in now if key[0] == pair) for pair in rates}
+        own, _ = max(moved, key=moved.__getitem__)
+        return own, {peer: rate for (mine, peer), rate in rates.items() if mine == own != peer}
 
 
-def _read() -> dict[tuple[str, int, str, int], _Sent]:
-    """What each connection has sent, and how long that took it; empty where the system does not tell."""
+def _read() -> dict[tuple[tuple[str, str], int], Sent]:
+    """By both addresses, and the number of the socket."""
     found = {}
     for number in _socket_numbers():
         # It may just have been closed, or be no connection.
-        with suppress(OSError, struct.error), socket.socket(fileno=os.dup(number)) as connection:
+        with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
             if connection.type != socket.SOCK_STREAM or connection.family not in (socket.AF_INET, socket.AF_INET6):
                 continue
             own, peer = connection.getsockname(), connection.getpeername()
-            acked, busy_us, stalled_us = _COUNTS.unpack(connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SIZE))
-            found[own[0], own[1], peer[0], peer[1]] = _Sent(acked, max(0, busy_us - stalled_us) / 1e6)
+            if (sent := read_sent(connection)) is not None:
+                found[(own[0], peer[0]), own[1] << 16 | peer[1]] = sent
     return found
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck.core.environment import DEFAULT_PORT, read_environment, read_network_variables
-from potluck.machine import clock, firewall, gpus, hardware, interfaces, listeners, names, software, wsl
+from potluck.machine import clock, firewall, gpus, hardware, interfaces, listeners, loopback, names, software, wsl
 from potluck.machine.facts import Facts, System
 
 
@@ -52,6 +52,7 @@ def take_facts(*, names_wanted: Sequence[str] = (), with_torch: bool = True) -> 
             "power": _safely("power", gaps, None, hardware.read_power),
             "software": torch_later.result(),
             "listeners": _safely("ports", gaps, (), listeners.read_listeners, [port]),
+            "loopback": _safely("loopback", gaps, None, loopback.try_loopback),
             "has_ipv6": Path("/proc/net/if_inet6").exists() or not sys.platform.startswith("linux"),
         }
     gaps += [gap for gap in (gpu_gap, *windows_gaps) if gap]

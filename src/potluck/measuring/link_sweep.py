@@ -1,6 +1,6 @@
 """How fast the links are: sums over Gloo itself, at several message sizes, for each pair of workers and for all.
 
-Every worker calls `sweep_links` with the same store. Gloo must already be told which interface to use.
+Every worker calls `sweep_links` with the same store, and with a Gloo device on the address that it listens on.
 """
 
 import statistics
@@ -48,17 +48,17 @@ class LinkSweep:
         }
 
 
-def sweep_links(store: "Store", rank: int, names: Sequence[str], *, timeout_s: float = 60.0) -> LinkSweep:
+def sweep_links(store: "Store", rank: int, names: Sequence[str], device: Any, *, timeout_s: float = 60.0) -> LinkSweep:
     """Measure every pair and the ring of all; everybody gets the same answer."""
     if len(names) < 2:
         raise MeasureError("one machine has no link to measure", fix="join a second machine first")
     timeout = timedelta(seconds=timeout_s)
-    everybody = _Ring(PrefixStore("everybody", store), rank, len(names), timeout)
+    everybody = Ring(PrefixStore("everybody", store), rank, len(names), timeout, device)
     pairs = {}
     for first, second in combinations(range(len(names)), 2):
         seconds = torch.zeros(len(SIZES), dtype=torch.float64)
         if rank in (first, second):
-            pair = _Ring(PrefixStore(f"{first}-{second}", store), int(rank == second), 2, timeout)
+            pair = Ring(PrefixStore(f"{first}-{second}", store), int(rank == second), 2, timeout, device)
             seconds = pair.sweep()
         # The two sides agree with everybody else on what was measured, and the next pair begins when all are done.
         everybody.sum(seconds, ReduceOp.MAX)
@@ -78,16 +78,20 @@ def fit_link(num_workers: int, seconds: Iterable[float]) -> LinkProfile:
     )
 
 
-class _Ring:
+class Ring:
     """Some workers and a Gloo group of theirs."""
 
-    def __init__(self, store: "Store", rank: int, size: int, timeout: timedelta) -> None:
+    def __init__(self, store: "Store", rank: int, size: int, timeout: timedelta, device: Any) -> None:
         # Gloo connects at once and gives up soon: everybody is there first.
         store.set(f"here/{rank}", "")
         store.wait([f"here/{other}" for other in range(size)], timeout)
-        self._group: Any = dist.ProcessGroupGloo(store, rank, size, timeout)
+        gloo: Any = dist.ProcessGroupGloo
+        options = gloo._Options()
+        options._devices, options._timeout = [device], timeout
+        self._group = gloo(store, rank, size, options)
 
     def sum(self, values: torch.Tensor, how: Any = ReduceOp.SUM) -> None:
+        """In place, over all of them."""
         options = AllreduceOptions()
         options.reduceOp = how
         self._group.allreduce([values], options).wait()

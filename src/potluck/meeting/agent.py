@@ -7,19 +7,23 @@ from collections.abc import Callable
 
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
+from potluck.gates.process import GateProcess
 from potluck.machine.software import find_devices
 from potluck.meeting.client import TIMEOUT_S, HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import STEP_S, CrewLine
+from potluck.meeting.gating import as_settings, link_reports, own_reach, without_times
 from potluck.meeting.home import Home, Membership
 from potluck.meeting.local_run import LocalRun
 from potluck.meeting.news import read_pace
 from potluck.meeting.visited import Visited
-from potluck.meeting.wire import POLL_S, Assignment, Orders, PollRequest, Report
+from potluck.meeting.wire import POLL_S, Assignment, Orders, PollRequest, Reach, Report
 
 _LOOK_S = 0.1
 _DELIVER_EVERY_S = 0.5
 _SILENCE_S = 1.0
 _LAST_DELIVERY_S = 15.0
+_TROUBLE_S = 10.0
+_REACH_EVERY_S = 5.0
 
 
 class Agent:
@@ -30,6 +34,7 @@ class Agent:
         home: Home,
         membership: Membership,
         *,
+        gate: GateProcess | str,
         devices: list[str] | None = None,
         threads: int | None = None,
         tell: Callable[[str], None],
@@ -37,13 +42,15 @@ class Agent:
     ) -> None:
         self._home = home
         self._membership = membership
+        self._gate = gate if isinstance(gate, GateProcess) else None
+        """This machine's own gate; the host's machine has the host's, and only its socket is known here."""
+        self._gate_socket = str(gate.socket) if isinstance(gate, GateProcess) else gate
         self._devices = devices
-        self._wanted_devices = devices
         self._threads = threads
         self._tell = tell
         self._show = show
         self._crew = CrewLine()
-        self._visited = Visited(membership, threads)
+        self._visited = Visited(membership, self._gate_socket, threads)
         self._runs: dict[str, LocalRun] = {}
         self._orders: queue.SimpleQueue[Orders] = queue.SimpleQueue()
         self._leaving = threading.Event()
@@ -52,6 +59,8 @@ class Agent:
         self._refusal: MeetingError | None = None
         self._silent_since: float | None = None
         self._reported: Report | None = None
+        self._reach: Reach | None = None
+        self._reach_at = 0.0
         self._lock = threading.Lock()
 
     def leave(self, patience_s: float = STEP_S) -> None:
@@ -117,7 +126,7 @@ class Agent:
         for name, assignment in wanted.items():
             if name not in self._runs:
                 self._runs[name] = self._take_on(assignment)
-            self._runs[name].assignment = assignment
+            self._runs[name].follow(assignment, orders.gate)
         for name in self._runs.keys() - wanted.keys():
             # All of it is at the host, or the host does not know the run any more.
             self._runs.pop(name).drop(self._crew)
@@ -131,6 +140,7 @@ class Agent:
             assignment,
             home=self._home,
             membership=self._membership,
+            gate=self._gate_socket,
             threads=self._threads,
             data_dir=read_environment().data_dir.absolute(),
             tell=self._tell,
@@ -189,6 +199,7 @@ class Agent:
                     self._silent_since, self._reported = None, None
                 if orders.digest != known and not self._done.is_set():
                     known = orders.digest
+                    self._tell_gate(orders)  # first of all: whoever is to be dialled must be known to it
                     self._visited.follow(orders.visits)  # at once: an examination is many short questions
                     self._orders.put(orders)
 
@@ -207,6 +218,10 @@ class Agent:
                 except MeetingError as error:
                     self._tell(f"the host refuses a report: {error.args[0]}")
                     is_busy = False
+                except OSError as error:  # a folder that was moved, a full disk: what was written goes home later
+                    self._tell(f"what this machine wrote cannot be sent just now: {error}")
+                    self._done.wait(_TROUBLE_S)
+                    is_busy = False
                 if not is_busy:
                     self._done.wait(_DELIVER_EVERY_S)
 
@@ -217,14 +232,29 @@ class Agent:
         for run in runs:
             is_busy |= run.deliver(client)
         report = self._report()
-        if report != self._reported:
+        if self._reported is None or without_times(report) != without_times(self._reported):
             client.ask("POST", "/report", report)
             self._reported = report
         return is_busy
 
     def _report(self, *, is_leaving: bool = False) -> Report:
         workers = [report for run in list(self._runs.values()) for report in run.reports()]
-        return Report(devices=self._devices, workers=workers, is_leaving=is_leaving)
+        links = [] if self._gate is None else link_reports(self._gate)
+        return Report(
+            devices=self._devices, reach=self._own_reach(), links=links, workers=workers, is_leaving=is_leaving
+        )
+
+    def _own_reach(self) -> Reach | None:
+        """A laptop's addresses change."""
+        if self._gate is not None and time.monotonic() - self._reach_at > _REACH_EVERY_S:
+            self._reach_at = time.monotonic()
+            self._reach = own_reach(self._gate.port)
+        return self._reach
+
+    def _tell_gate(self, orders: Orders) -> None:
+        if self._gate is not None:
+            first = self._membership.address
+            self._gate.update(as_settings(orders.gate, self._membership.machine, first=first))
 
     def _count_devices(self) -> None:
         if self._devices is None:

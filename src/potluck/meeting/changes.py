@@ -1,6 +1,7 @@
 """Waiting for news: whoever waits is woken when something changes."""
 
 import asyncio
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -9,9 +10,12 @@ class Changes:
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
+        self.first: Callable[[], None] = lambda: None
+        """Called before anybody is woken."""
 
     def tell(self) -> None:
         """Wake everybody who waits now."""
+        self.first()
         self._event.set()
         self._event = asyncio.Event()
 

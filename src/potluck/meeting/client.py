@@ -12,9 +12,8 @@ from pydantic import BaseModel, ValidationError
 
 from potluck.core.errors import MeetingError
 from potluck.doctor.probing.small_packets import use_small_packets
-from potluck.meeting.certificate import fingerprint_of
 from potluck.meeting.home import Membership
-from potluck.meeting.invitation import Invitation
+from potluck.meeting.invitation import Invitation, fingerprint_of
 from potluck.meeting.proof import prove, prove_back
 from potluck.meeting.wire import PROOF_HEADER, JoinAnswer, JoinRequest, Problem, VersionAnswer
 

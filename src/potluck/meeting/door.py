@@ -1,8 +1,6 @@
-"""The way in: a machine proves the token, fits, can be dialled, and gets a credential of its own."""
+"""The way in: a machine proves the token, fits, and gets a credential of its own."""
 
-import asyncio
 import hmac
-import ipaddress
 import time
 from collections.abc import Callable
 
@@ -10,17 +8,11 @@ from pydantic import ValidationError
 
 from potluck.core.errors import MeetingError
 from potluck.core.version import __version__
-from potluck.doctor.case import OPEN
-from potluck.doctor.probing.dialling import try_port
-from potluck.doctor.probing.ports import OpenedPorts
 from potluck.meeting import doorway
-from potluck.meeting.networks import Interface
 from potluck.meeting.proof import Challenges, FailureLimit, prove, prove_back
 from potluck.meeting.roster import Roster
 from potluck.meeting.token import metrics_key
 from potluck.meeting.wire import Facts, JoinAnswer, JoinRequest, VersionAnswer
-
-_DIAL_BACK_S = 15.0
 
 
 class NotProvenError(MeetingError):
@@ -40,17 +32,13 @@ class Door:
         token: bytes,
         fingerprint: bytes,
         facts: Facts,
-        interfaces: list[Interface],
         roster: Roster,
-        let_in: Callable[[str], str],
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._token = token
         self._fingerprint = fingerprint
         self._facts = facts
-        self._interfaces = interfaces
         self._roster = roster
-        self._let_in = let_in
         self._clock = clock
         self._challenges = Challenges()
         self.failures = FailureLimit()
@@ -72,7 +60,7 @@ class Door:
         """Whether this is the key that is good for the metrics alone."""
         return hmac.compare_digest(key.encode(errors="replace"), metrics_key(self._token).encode())
 
-    async def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
+    def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
         """Let a machine in, or say why not."""
         request = self._proven(body, proof, peer)
         theirs = request.facts
@@ -80,19 +68,11 @@ class Door:
         doorway.check_clock(theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s)
         holder = self._roster.machines.get(theirs.machine)
         doorway.check_name(theirs, holder.facts if holder else None)
-        doorway.check_address(theirs, self._facts, peer=peer)
-        met = await asyncio.to_thread(
-            try_port, theirs.address, request.listening_port, request.hello, timeout_s=doorway.DIAL_S
+        return JoinAnswer(
+            host=self._facts.machine,
+            credential=self._roster.enrol(theirs),
+            proof=prove_back(self._token, request.challenge, self._fingerprint),
         )
-        if met != OPEN:
-            raise doorway.unreachable(
-                dialler=self._facts.machine,
-                listener=theirs.machine,
-                at=f"{theirs.address}:{request.listening_port}",
-                met=met,
-                let_in=theirs.let_in,
-            )
-        return self._welcome(theirs, prove_back(self._token, request.challenge, self._fingerprint))
 
     def _proven(self, body: bytes, proof: str, peer: str) -> JoinRequest:
         self.check_tries(peer)
@@ -117,23 +97,3 @@ class Door:
             self.failures.failed(peer)
             raise NotProvenError("this request was made before, or too long ago", fix="join again")
         return request
-
-    def _welcome(self, facts: Facts, proof: str) -> JoinAnswer:
-        """Enrol the machine, and listen for a moment so that it can try the other direction."""
-        interface, word = self._interface_towards(facts.address), doorway.make_word()
-        opened = OpenedPorts(interface.address, 1, word)
-        asyncio.get_running_loop().call_later(_DIAL_BACK_S, opened.close)
-        return JoinAnswer(
-            host=self._facts.machine,
-            credential=self._roster.enrol(facts),
-            proof=proof,
-            dial_port=opened.ports[0],
-            hello=word,
-            let_in=self._let_in(interface.network),
-        )
-
-    def _interface_towards(self, address: str) -> Interface:
-        for interface in self._interfaces:
-            if ipaddress.ip_address(address) in ipaddress.ip_network(interface.network):
-                return interface
-        return self._interfaces[0]

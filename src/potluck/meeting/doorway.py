@@ -1,21 +1,9 @@
 """Whether a machine that knocks fits in: versions, clock, name. Each refusal says what to type, and where."""
 
-import secrets
-
 from potluck.core.errors import MeetingError
-from potluck.doctor.case import REFUSED, SILENT, STALLED, STRANGER, UNREACHABLE
 from potluck.meeting.wire import Facts
 
-DIAL_S = 3.0
 MOST_CLOCK_S = 5.0
-_WORD_BYTES = 32
-_MET = {
-    SILENT: f"no answer in {DIAL_S:.0f} s, as when a firewall drops it",
-    REFUSED: "connection refused",
-    UNREACHABLE: "no route to host",
-    STALLED: "it connects, and then nothing moves",
-    STRANGER: "something else answers there",
-}
 _COMPARED_PARTS = {"potluck": 3, "torch": 2, "torchft": 2, "python": 2}
 
 
@@ -55,34 +43,6 @@ def check_name(theirs: Facts, holder: Facts | None) -> None:
             f"another machine ({holder.address}, {holder.os}) has joined as {theirs.machine}",
             fix=f"join with --name {theirs.machine}-2, or if that machine is gone: potluck leave {theirs.machine}",
         )
-
-
-def check_address(theirs: Facts, host: Facts, *, peer: str) -> None:
-    """Refuse a machine whose own address is not the one it comes from: nobody could dial it."""
-    if theirs.address == peer:
-        return
-    if "WSL2" in theirs.os:
-        fix = "put networkingMode=mirrored under [wsl2] in %UserProfile%\\.wslconfig, then in Windows: wsl --shutdown"
-    else:
-        fix = "start it with the host's network (for a container: --network=host), then join again"
-    raise MeetingError(
-        f"{theirs.machine} has the address {theirs.address}, but reaches {host.machine} as {peer}: "
-        "it is behind an address translation, and the others cannot dial it",
-        fix=f"on {theirs.machine}: {fix}",
-    )
-
-
-def make_word() -> str:
-    """What a port of this machine is opened for: only whoever is told the word finds this machine behind it."""
-    return secrets.token_hex(_WORD_BYTES)
-
-
-def unreachable(*, dialler: str, listener: str, at: str, met: str, let_in: str) -> MeetingError:
-    """One direction does not work: who cannot dial whom, and the rule that mends it on the side that refuses."""
-    return MeetingError(
-        f"{dialler} cannot dial {listener} at {at}: {_MET[met]}. Training needs both directions on high ports",
-        fix=f"on {listener}: {let_in}",
-    )
 
 
 def _parts(version: str, num_parts: int) -> list[str]:

@@ -14,7 +14,7 @@ from potluck.doctor.probing.conducting import Seat, examine_stations
 from potluck.meeting.client import HostClient
 from potluck.meeting.home import Membership
 from potluck.meeting.measuring_asks import Answer, Ask
-from potluck.meeting.wire import ANSWER_S, VisitAnswer, VisitBegun, VisitQuestion
+from potluck.meeting.wire import ANSWER_S, Reach, VisitAnswer, VisitBegun, VisitQuestion
 
 
 class JoinedStation:
@@ -44,6 +44,8 @@ class VisitUnderWay:
 
     stations: dict[str, JoinedStation]
     addresses: dict[str, str]
+    gates: dict[str, Reach]
+    ways: dict[frozenset[str], str]
     devices: dict[str, list[str]]
     absent: dict[str, str]
 
@@ -70,6 +72,8 @@ def visiting(
                 for machine, each in zip(begun.machines, clients, strict=True)
             },
             addresses=dict(begun.machines),
+            gates=begun.gates,
+            ways={frozenset(link["machines"]): link["way"] for link in begun.links},
             devices=begun.devices,
             absent=dict.fromkeys(begun.absent, f"{membership.host} does not hear it any more"),
         )
@@ -85,7 +89,17 @@ def examine_joined(
             tell(f"{next(iter(visit.stations))} is the only machine here: there is nothing between machines to see")
         seats = [Seat(station, visit.addresses[name], name=name) for name, station in visit.stations.items()]
         absent = {name: Absence(why=why) for name, why in visit.absent.items()}
-        return examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
+        seen = examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
+        return msgspec.structs.replace(
+            seen,
+            addresses={name: gate.seen_at or (gate.addresses or [""])[0] for name, gate in visit.gates.items()},
+            translated=frozenset(name for name, gate in visit.gates.items() if gate.is_translated),
+            ports={name: gate.port for name, gate in visit.gates.items()},
+            links=tuple(
+                msgspec.structs.replace(link, way=visit.ways.get(frozenset((link.source, link.target)), ""))
+                for link in seen.links
+            ),
+        )
 
 
 def _end(client: HostClient, visit: str) -> None:

@@ -5,12 +5,21 @@ import os
 
 from potluck.doctor.finding import in_one_line
 from potluck.doctor.opening import open_for
+from potluck.gates.identity import Identity
 from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.wire import Facts
 
 
 def introduce(
-    seen: Snapshot, *, machine: str, machine_id: str, address: str, network: str, can_train: bool = True
+    seen: Snapshot,
+    *,
+    machine: str,
+    machine_id: str,
+    address: str,
+    network: str,
+    identity: Identity,
+    gate_port: int,
+    can_train: bool = True,
 ) -> Facts:
     """This machine, for the roster and for the checks at the door."""
     software, system = seen.software, seen.system
@@ -20,8 +29,9 @@ def introduce(
         os=f"{system.distribution or system.family}{' (WSL2)' if seen.wsl else ''}",
         cores=max(1, round(seen.processor.usable_cores)),
         address=address,
-        let_in=let_in(seen, network),
+        let_in=in_one_line(open_for(seen, [network], gate_port)),
         user=_user(),
+        certificate=identity.certificate,
         versions={
             "potluck": software.potluck,
             "python": software.python,
@@ -30,11 +40,6 @@ def introduce(
         },
         can_train=can_train,
     )
-
-
-def let_in(seen: Snapshot, network: str) -> str:
-    """What to type on this machine, so that the machines of a network can dial it."""
-    return in_one_line(open_for(seen, [network]))
 
 
 def _user() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ValidationError
 
-from potluck.core.atomic import replacing
+from potluck.core.atomic import write_secret
 from potluck.core.errors import MeetingError
 
 _AGENT, _HOST = "agent.lock", "host.lock"
@@ -36,6 +36,10 @@ class Home:
     @property
     def host_dir(self) -> Path:
         return self.folder / "host"
+
+    @property
+    def identity_dir(self) -> Path:
+        return self.folder / "identity"
 
     @property
     def runs_dir(self) -> Path:
@@ -124,12 +128,3 @@ def _is_held(path: Path) -> bool:
         return False
     with _held(path) as is_mine:
         return not is_mine
-
-
-def write_secret(path: Path, text: str) -> None:
-    """Replace a file that nobody but its owner may read at any moment."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.parent.chmod(0o700)
-    with replacing(path) as file:
-        os.fchmod(file.fileno(), 0o600)
-        file.write(text.encode())

@@ -1,4 +1,4 @@
-"""A host's process: the service on its addresses, lighthouses, this machine's own agent, and the roster for people."""
+"""A host's process: its gate with the service behind it, lighthouses, this machine's agent, the roster for people."""
 
 import asyncio
 import contextlib
@@ -9,20 +9,22 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 import uvicorn
 
 from potluck.core.errors import MeetingError, PotluckError
+from potluck.gates.identity import load_or_make
+from potluck.gates.process import GateProcess
 from potluck.machine.facts import Facts as Snapshot
+from potluck.meeting.behind_gate import BehindGate, bind_service
 from potluck.meeting.bundle import BundleCache
-from potluck.meeting.certificate import Certificate, load_or_make
 from potluck.meeting.discovery import announcing
 from potluck.meeting.door import Door
-from potluck.meeting.facts import introduce, let_in
+from potluck.meeting.facts import introduce
+from potluck.meeting.gating import as_settings, link_reports
 from potluck.meeting.home import Home, Membership
-from potluck.meeting.invitation import Invitation
+from potluck.meeting.invitation import Invitation, fingerprint_of
 from potluck.meeting.lighthouses import Lighthouses
 from potluck.meeting.local_agent import GOODBYE
 from potluck.meeting.networks import Interface, best_first, find_interface, read_interfaces
@@ -30,6 +32,7 @@ from potluck.meeting.point import MeetingPoint
 from potluck.meeting.roster import Roster
 from potluck.meeting.service import make_service
 from potluck.meeting.token import load_or_make_token, write_metrics_key
+from potluck.meeting.wire import GateOrders, Reach
 
 _TICK_S = 1.0
 _TROUBLE_S = 10.0
@@ -44,6 +47,8 @@ class HostOptions:
     port: int
     runs_dir: Path
     address: str | None = None
+    advertised: str | None = None
+    """What others dial to reach the port, where that is no address of this machine."""
     can_train: bool = True
     devices: list[str] | None = None
     threads: int | None = None
@@ -58,7 +63,8 @@ class Host:
         self._options = options
         self.interfaces = choose_interfaces(options.address)
         self._sockets = [bind(interface.address, options.port) for interface in self.interfaces]
-        self._certificate: Certificate = load_or_make(home.host_dir)
+        identity = load_or_make(home.identity_dir)
+        self._fingerprint = fingerprint_of(ssl.PEM_cert_to_DER_cert(identity.certificate))
         self._token = load_or_make_token(home.host_dir)
         write_metrics_key(home.host_dir, self._token)
         address = self.interfaces[0].address
@@ -68,11 +74,18 @@ class Host:
             machine_id=home.machine_id(),
             address=address,
             network=self.interfaces[0].network,
+            identity=identity,
+            gate_port=options.port,
             can_train=options.can_train,
         )
         roster = Roster(home.host_dir / "roster.json")
-        # Workers that joined by another address reach the lighthouse there too.
-        self._lighthouses = Lighthouses(address if len(self.interfaces) == 1 else "0.0.0.0")  # noqa: S104
+        self._credential = roster.enrol(facts)
+        reach = Reach(addresses=[interface.address for interface in self.interfaces], port=options.port)
+        roster.machines[options.machine].reach = reach
+        if not options.can_train:
+            roster.machines[options.machine].devices = []
+        self._gate = GateProcess(home.identity_dir, self._sockets, _tell)
+        self._lighthouses = Lighthouses(roster.address_of(options.machine), str(self._gate.socket))
         self.point = MeetingPoint(
             folder=home.host_dir,
             facts=facts,
@@ -82,54 +95,52 @@ class Host:
         )
         door = Door(
             token=self._token,
-            fingerprint=self._certificate.fingerprint,
+            fingerprint=self._fingerprint,
             facts=facts,
-            interfaces=self.interfaces,
             roster=roster,
-            let_in=partial(let_in, seen),
         )
         self._app = make_service(door=door, point=self.point, bundles=BundleCache(home.host_dir / "bundles"))
         self._ending = asyncio.Event()
+        self._told_gate: GateOrders | None = None
 
     def invitations(self) -> list[tuple[Invitation, str]]:
         """One for each address, best first, with the reason."""
+        places = [(interface.address, interface.reason) for interface in self.interfaces]
+        if self._options.advertised is not None:
+            places = [(self._options.advertised, "as advertised")]
         return [
             (
-                Invitation(
-                    address=interface.address,
-                    port=self._options.port,
-                    token=self._token,
-                    fingerprint=self._certificate.fingerprint,
-                ),
-                interface.reason,
+                Invitation(address=address, port=self._options.port, token=self._token, fingerprint=self._fingerprint),
+                reason,
             )
-            for interface in self.interfaces
+            for address, reason in places
         ]
 
     async def serve(self, show: Callable[[], None]) -> None:
         """Serve until a signal; then this machine's workers finish their step first, while the service still hears."""
         config = uvicorn.Config(
             self._app,
+            http=BehindGate,
             log_level="warning",
             access_log=False,
-            ssl_certfile=str(self._certificate.certificate_file),
-            ssl_keyfile=str(self._certificate.key_file),
             timeout_keep_alive=30,
             timeout_graceful_shutdown=1,
             server_header=False,
+            proxy_headers=False,
         )
-        config.load()
-        assert config.ssl is not None
-        config.ssl.minimum_version = ssl.TLSVersion.TLSv1_3
         server = _Server(config)
+        service = bind_service(self._gate.folder / "service")
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self._ending.set)
-        self._enrol_this_machine()
-        serving = asyncio.create_task(server.serve(sockets=self._sockets))
+        self._remember_this_machine()
+        self.point.changes.first = self._tell_gate
+        self._gate.start()
+        self._tell_gate()
+        serving = asyncio.create_task(server.serve(sockets=[service]))
         ticking = asyncio.create_task(self._tick(show))
         relighting = asyncio.create_task(asyncio.to_thread(self._relight))
-        async with announcing(self._options, self.interfaces, self._certificate.fingerprint):
+        async with announcing(self._options, self.interfaces, self._fingerprint):
             agent = self._start_agent() if self._options.can_train else None
             try:
                 await self._ending.wait()
@@ -141,6 +152,7 @@ class Host:
                 await serving
                 await relighting
                 self._lighthouses.stop_all()
+                await asyncio.to_thread(self._gate.close)
 
     def end(self) -> None:
         self._ending.set()
@@ -152,6 +164,7 @@ class Host:
     async def _tick(self, show: Callable[[], None]) -> None:
         while True:
             try:
+                self.point.roster.machines[self._options.machine].links = link_reports(self._gate)
                 self.point.tick()
                 show()
             except (PotluckError, OSError) as error:  # a full disk, a folder that was moved: the host stays
@@ -159,24 +172,30 @@ class Host:
                 await asyncio.sleep(_TROUBLE_S)
             await self.point.changes.wait(_TICK_S)
 
-    def _enrol_this_machine(self) -> None:
+    def _tell_gate(self) -> None:
+        """This machine's gate hears before the others what they are about to hear."""
+        orders = self.point.gate_orders()
+        if orders != self._told_gate:
+            self._told_gate = orders
+            service = str(self._gate.folder / "service")
+            self._gate.update(as_settings(orders, self._options.machine, service=service))
+
+    def _remember_this_machine(self) -> None:
         """The host's machine is on the roster without a join: its commands and its agent need a credential too."""
-        credential = self.point.roster.enrol(self.point.facts)
-        if not self._options.can_train:
-            self.point.roster.machines[self._options.machine].devices = []
         self._home.remember(
             Membership(
                 machine=self._options.machine,
                 host=self._options.machine,
                 address=self.interfaces[0].address,
                 port=self._options.port,
-                fingerprint=self._certificate.fingerprint.hex(),
-                credential=credential,
+                fingerprint=self._fingerprint.hex(),
+                credential=self._credential,
             )
         )
 
     def _start_agent(self) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "potluck.meeting.local_agent", str(self._home.folder.absolute())]
+        command += ["--gate", str(self._gate.socket)]
         if self._options.devices:
             command += ["--devices", ",".join(self._options.devices)]
         if self._options.threads:
@@ -230,3 +249,7 @@ def _end_agent(agent: subprocess.Popen[bytes]) -> None:
     except subprocess.TimeoutExpired:
         agent.kill()
         agent.wait()
+
+
+def _tell(text: str) -> None:
+    sys.stderr.write(f"potluck host: {text}\n")

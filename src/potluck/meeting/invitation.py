@@ -8,9 +8,11 @@ import ipaddress
 from dataclasses import dataclass
 
 from potluck.core.errors import MeetingError
-from potluck.meeting.certificate import FINGERPRINT_BYTES
+from potluck.gates.identity import digest_of
 
 _VERSION = "p1"
+# 128 bits of SHA-256: finding a second certificate with the same ones is out of reach, and the line stays short.
+FINGERPRINT_BYTES = 16
 TOKEN_BYTES = 16
 _CHECK_BYTES = 4
 _NUM_PARTS = 4
@@ -34,6 +36,11 @@ class Invitation:
 
     def __repr__(self) -> str:
         return f"<invitation to {self.address}:{self.port}>"  # the token must not reach a log or a traceback
+
+
+def fingerprint_of(der: bytes) -> bytes:
+    """What a machine that joins compares of the host's certificate."""
+    return digest_of(der)[:FINGERPRINT_BYTES]
 
 
 def spell_token(token: bytes) -> str:

@@ -1,21 +1,27 @@
 """A lighthouse for each run: membership of two runs must never mix."""
 
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from potluck.core.environment import quieten_torchft
-from potluck.core.errors import MeetingError
+from potluck.core.errors import GateError, MeetingError
+from potluck.gates.exposing import GateLine
 
 if TYPE_CHECKING:
     from torchft.coordination import LighthouseServer
 
 
 class Lighthouses:
-    """Lighthouses in this process, by their port. torch is imported when the first is needed, or when warmed."""
+    """Lighthouses in this process, by their port, each behind the gate for the machines of its run.
 
-    def __init__(self, address: str) -> None:
+    torch is imported when the first is needed, or when warmed.
+    """
+
+    def __init__(self, address: str, gate: str | None) -> None:
         self._address = address
-        self._servers: dict[int, LighthouseServer] = {}
+        self._gate = gate
+        self._servers: dict[int, tuple[LighthouseServer, GateLine | None]] = {}
         self._lock = threading.Lock()
 
     def warm(self) -> None:
@@ -24,7 +30,7 @@ class Lighthouses:
         import potluck.engine.launch  # noqa: PLC0415
         import potluck.workloads.trainer  # noqa: F401, PLC0415
 
-    def start(self, port: int = 0) -> int:
+    def start(self, run: str, port: int = 0) -> int:
         """Start one, on a port that it had before or on a free one; returns the port."""
         quieten_torchft()
         from potluck.engine.launch import start_lighthouse  # noqa: PLC0415
@@ -40,12 +46,23 @@ class Lighthouses:
                     fix=f"see which program uses the port: ss -ltnp 'sport = :{port}'",
                 ) from error
             chosen = int(server.address().rsplit(":", 1)[1])
-            self._servers[chosen] = server
+            self._servers[chosen] = (server, self._expose(run, chosen))
             return chosen
+
+    def _expose(self, run: str, port: int) -> GateLine | None:
+        """The run's machines stand in for it as soon as they know the run."""
+        if self._gate is None:
+            return None
+        line = GateLine(self._gate, run)
+        with suppress(GateError, OSError):  # the gate is just being started again, and is told then
+            line.expose({port: "control"}, waits=False)
+        return line
 
     def stop(self, port: int) -> None:
         with self._lock:
-            server = self._servers.pop(port, None)
+            server, line = self._servers.pop(port, (None, None))
+        if line is not None:
+            line.close()
         if server is not None:
             server.shutdown()
 

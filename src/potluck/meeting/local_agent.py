@@ -21,6 +21,7 @@ def main() -> None:
     """Be the agent until the host's process is gone."""
     parser = argparse.ArgumentParser()
     parser.add_argument("home", type=Path)
+    parser.add_argument("--gate", required=True)
     parser.add_argument("--devices", default="")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
@@ -32,6 +33,7 @@ def main() -> None:
             agent = Agent(
                 home,
                 membership,
+                gate=options.gate,
                 devices=options.devices.split(",") if options.devices else None,
                 threads=options.threads,
                 tell=lambda text: print(text, flush=True),  # noqa: T201  the host's terminal

@@ -5,8 +5,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from potluck.core.environment import gate_variables
 from potluck.core.errors import MeetingError, PotluckError, ShippingError
 from potluck.core.run_folder import RunFolder
+from potluck.engine.addresses import address_towards
+from potluck.gates.loopback import address_of
 from potluck.meeting.checkpoint_upload import CheckpointUpload
 from potluck.meeting.client import HostClient, HostSilentError, NotAdmittedError
 from potluck.meeting.crew_line import CrewLine, WorkerNews
@@ -14,7 +17,7 @@ from potluck.meeting.home import Home, Membership
 from potluck.meeting.news import read_pace
 from potluck.meeting.preparing import claim_folder, fetch_checkpoint, fetch_script
 from potluck.meeting.shipping import Shipper
-from potluck.meeting.wire import Assignment, WorkerReport
+from potluck.meeting.wire import Assignment, GateOrders, WorkerReport
 
 _ENDED = ("finished", "stopped", "failed")
 
@@ -28,6 +31,7 @@ class LocalRun:
         *,
         home: Home,
         membership: Membership,
+        gate: str,
         threads: int | None,
         data_dir: Path,
         tell: Callable[[str], None],
@@ -36,6 +40,8 @@ class LocalRun:
         self.name = assignment.run
         self._home = home
         self._membership = membership
+        self._gate = gate
+        self._gate_orders: GateOrders | None = None
         self._threads = threads
         self._data_dir = data_dir
         self._tell = tell
@@ -55,6 +61,10 @@ class LocalRun:
         self._upload = CheckpointUpload(RunFolder(self.folder))
 
     # Orders
+
+    def follow(self, assignment: Assignment, gate: GateOrders) -> None:
+        """What the host wants now, and where the run's machines are."""
+        self.assignment, self._gate_orders = assignment, gate
 
     def advance(self, crew: CrewLine) -> None:
         """Do the next thing that the orders ask for."""
@@ -169,9 +179,12 @@ class LocalRun:
 
     def _environment(self, number: int, device: str, index: int) -> dict[str, str]:
         """A worker's place. The secret goes this way, never into arguments, which everybody on a machine can read."""
-        assignment, membership = self.assignment, self._membership
+        assignment, membership, orders = self.assignment, self._membership, self._gate_orders
+        assert orders is not None
+        addresses = {one.machine: address_of(orders.block, one.number) for one in orders.members}
         variables = {
-            "POTLUCK_LIGHTHOUSE": f"http://{membership.address}:{assignment.lighthouse_port}",
+            "POTLUCK_LIGHTHOUSE": f"http://{addresses[orders.host]}:{assignment.lighthouse_port}",
+            **gate_variables(self._gate, assignment.run_id, addresses[membership.machine]),
             "POTLUCK_SECRET": assignment.secret,
             "POTLUCK_WORKER": str(number),
             "POTLUCK_WORKERS": str(assignment.expected),
@@ -185,6 +198,8 @@ class LocalRun:
         }
         if self._threads is not None:
             variables["POTLUCK_THREADS"] = str(self._threads)
+        if assignment.is_direct:
+            variables["POTLUCK_GRADIENT_ADDRESS"] = address_towards(membership.address)
         return variables
 
     def _expect_fewer(self, crew: CrewLine) -> None:

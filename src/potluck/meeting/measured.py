@@ -9,7 +9,7 @@ from contextlib import ExitStack
 
 import msgspec
 
-from potluck.core.environment import as_machine, read_environment
+from potluck.core.environment import as_machine, gate_variables, read_environment
 from potluck.core.errors import MeetingError
 from potluck.measuring.profile_store import StoredProfile, find_profiles, save_profile
 from potluck.meeting.measuring_asks import LinksSwept, MeasureModel, ProfilesTold, SweepLinks, TellProfiles
@@ -23,8 +23,10 @@ _LOOK_S = 0.1
 class MeasuringStation:
     """Answers for this machine, until `over` is set: then what is being measured is given up."""
 
-    def __init__(self, machine: str, threads: int | None, over: threading.Event) -> None:
+    def __init__(self, machine: str, gate: str, run: str, threads: int | None, over: threading.Event) -> None:
         self._machine = machine
+        self._gate = gate
+        self._run_name = run
         self._threads = threads
         self._over = over
 
@@ -38,7 +40,7 @@ class MeasuringStation:
                 return ProfilesTold(profiles=tuple(one.model_dump_json() for one in kept if self._is_mine(one)))
             case SweepLinks():
                 line = msgspec.json.encode(question) + b"\n"
-                told = self._run(["-m", "potluck.engine.sweep_probe"], line, SWEEP_S)
+                told = self._run(["-m", "potluck.engine.sweep_probe"], line, SWEEP_S, question.address)
                 return msgspec.json.decode(told, type=LinksSwept)
 
     def _is_mine(self, profile: StoredProfile) -> bool:
@@ -64,7 +66,7 @@ class MeasuringStation:
             save_profile(read_environment().home, profile)
         return profile
 
-    def _run(self, arguments: list[str], told: bytes, patience_s: float) -> bytes:
+    def _run(self, arguments: list[str], told: bytes, patience_s: float, address: str = "") -> bytes:
         """The last line that a Python process prints."""
         deadline = time.monotonic() + patience_s
         with ExitStack() as stack:
@@ -76,7 +78,7 @@ class MeasuringStation:
                 stdin=given,
                 stdout=printed,
                 stderr=errors,
-                env=as_machine(self._machine, self._threads),
+                env=as_machine(self._machine, self._threads) | gate_variables(self._gate, self._run_name, address),
             )
             stack.callback(process.wait)
             stack.callback(process.kill)

@@ -1,13 +1,12 @@
 """Measure all machines that have joined: their links with Gloo itself, then a model on each."""
 
+import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
-import msgspec
-
 from potluck.core.errors import MeasureError
-from potluck.doctor.probing.asks import ClosePorts, OpenPorts, PortsOpen, StationLostError
+from potluck.doctor.probing.asks import ClosePort, OpenPort, PortOpen, StationLostError
 from potluck.measuring.profile_store import StoredProfile
 from potluck.meeting.examining import JoinedStation, visiting
 from potluck.meeting.home import Membership
@@ -107,12 +106,21 @@ def _sweep(
     first = names[0]
     with ThreadPoolExecutor(max_workers=len(names)) as pool:
         try:
-            opened = stations[first].ask(OpenPorts(address=addresses[first], num_ports=1, word=""))
-            assert isinstance(opened, PortsOpen)
-            stations[first].ask(ClosePorts())
-            wanted = SweepLinks(meeting=addresses[first], port=opened.free_port, rank=0, machines=names)
+            opened = stations[first].ask(OpenPort(address=addresses[first], port=0, word=secrets.token_hex(16)))
+            assert isinstance(opened, PortOpen)
+            stations[first].ask(ClosePort())
             waiting = [
-                pool.submit(stations[name].ask, msgspec.structs.replace(wanted, rank=rank), SWEEP_S)
+                pool.submit(
+                    stations[name].ask,
+                    SweepLinks(
+                        meeting=addresses[first],
+                        port=opened.free_port,
+                        rank=rank,
+                        machines=names,
+                        address=addresses[name],
+                    ),
+                    SWEEP_S,
+                )
                 for rank, name in enumerate(names)
             ]
             answers = [future.result() for future in waiting]

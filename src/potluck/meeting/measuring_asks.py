@@ -46,6 +46,8 @@ class SweepLinks(Message, frozen=True, kw_only=True):
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     rank: Annotated[int, msgspec.Meta(ge=0, le=10_000)]
     machines: tuple[Word, ...]
+    address: str
+    """Where this machine listens."""
 
 
 class LinkSeen(msgspec.Struct, frozen=True, kw_only=True):

@@ -55,6 +55,14 @@ def read_interfaces() -> list[Interface]:
     ]
 
 
+def check_ipv4(text: str) -> str:
+    """An address as a person wrote it."""
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise MeetingError(f"{text!r} is no IPv4 address", fix="write it as 192.168.1.10") from None
+
+
 def find_interface(address: str) -> Interface:
     """The interface that has this address."""
     interfaces = read_interfaces()

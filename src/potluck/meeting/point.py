@@ -10,14 +10,15 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from potluck.core.atomic import write_secret
 from potluck.core.errors import MeetingError, did_you_mean
 from potluck.core.run_folder import RunFolder
 from potluck.events.alive import Vigils
 from potluck.meeting.asking import prepare_script, prepare_training
 from potluck.meeting.changes import Changes
-from potluck.meeting.home import write_secret
 from potluck.meeting.lighthouses import Lighthouses
 from potluck.meeting.news import conclude, read_pace
+from potluck.meeting.pairs import check_direct
 from potluck.meeting.roster import Roster
 from potluck.meeting.runs import (
     RunRecord,
@@ -31,7 +32,7 @@ from potluck.meeting.runs import (
 )
 from potluck.meeting.status import show_everything, show_run, speeds
 from potluck.meeting.visits import Visits
-from potluck.meeting.wire import Facts, Orders, Report, RunRequest
+from potluck.meeting.wire import Facts, GateOrders, Orders, Report, RunRequest
 
 _READY_S = 60.0
 _KEEP_LIGHTHOUSE_S = 60.0
@@ -88,12 +89,14 @@ class MeetingPoint:
     def relight(self) -> None:
         """After a restart: the lighthouses of runs that go on, on the ports that their workers know."""
         for record in self.unfinished():
-            self._lighthouses.start(record.lighthouse_port)
+            self._lighthouses.start(record.id, record.lighthouse_port)
 
     async def start_run(self, request: RunRequest, by: str) -> RunRecord:
         """Start a run on everyone joined, or on those named."""
         async with self._starting:
             machines = await self._choose(request)
+            if request.is_direct:
+                check_direct(self.roster, machines)
             devices = {machine: self._devices_for(machine, request) for machine in machines}
             num_workers = sum(map(len, devices.values()))
             if request.task.settings is not None:
@@ -104,15 +107,17 @@ class MeetingPoint:
                 folder, task, is_resumed = prepare_script(request, self._runs_dir)
             user = self.roster.machines[by].facts.user
             before = self.runs.get(folder.name) if is_resumed else None
+            run_id = before.id if before else secrets.token_hex(8)
             record = RunRecord(
                 name=folder.name,
-                id=before.id if before else secrets.token_hex(8),
+                id=run_id,
                 task=task,
                 started_by=f"{user}@{by}" if user else by,
                 started_at=self._clock(),
                 folder=folder.path.absolute(),
                 secret=secrets.token_hex(16),
-                lighthouse_port=await asyncio.to_thread(self._lighthouses.start),
+                lighthouse_port=await asyncio.to_thread(self._lighthouses.start, run_id),
+                is_direct=request.is_direct,
                 machines=request.machines,
                 without=request.without,
                 reserved={name: [w.number for w in workers] for name, workers in before.workers.items()}
@@ -185,8 +190,22 @@ class MeetingPoint:
             part for record in self.runs.values() if (part := assignment_for(record, machine, host=self.facts.machine))
         ]
         leave, visits = self.roster.machines[machine].is_leaving, self.visits.told_to(machine)
-        orders = Orders(assignments=parts, visits=visits, leave=leave, digest="")
+        orders = Orders(gate=self.gate_orders(), assignments=parts, visits=visits, leave=leave, digest="")
         return orders.model_copy(update={"digest": hashlib.sha256(orders.model_dump_json().encode()).hexdigest()[:16]})
+
+    def gate_orders(self) -> GateOrders:
+        """Whom all gates let in, and for what: a run that has ended goes on until everything of it is here."""
+        runs = {
+            record.id: sorted(record.workers)
+            for record in self.runs.values()
+            if not record.has_ended or record.name in self._ended_at
+        }
+        return GateOrders(
+            block=self.roster.block,
+            host=self.facts.machine,
+            members=self.roster.members(),
+            runs={**runs, **self.visits.as_runs()},
+        )
 
     def heard(self, machine: str) -> None:
         """A sign of life: a machine that was away is back."""
@@ -196,10 +215,11 @@ class MeetingPoint:
             self._welcome_into_runs(machine)
             self.changes.tell()
 
-    def take(self, machine: str, report: Report) -> None:
-        """What a machine says of itself and its workers."""
+    def take(self, machine: str, report: Report, address: str = "") -> None:
+        """What a machine says of itself and its workers; it came from that address."""
         self.heard(machine)
         known = self.roster.machines[machine]
+        self._take_reach(machine, report, address)
         if report.devices is not None and report.devices != known.devices:
             known.devices = report.devices
             self.roster.save()
@@ -216,6 +236,18 @@ class MeetingPoint:
                 self.roster.save()
             self.changes.tell()
         self._judge()
+
+    def _take_reach(self, machine: str, report: Report, address: str) -> None:
+        """Where the machine's gate is: what it says, and where it came from."""
+        known = self.roster.machines[machine]
+        known.links = report.links or known.links
+        if report.reach is None:
+            return
+        reach = report.reach.model_copy(update={"seen_at": address or None})
+        if reach != known.reach:
+            known.reach = reach
+            self.roster.save()
+            self.changes.tell()
 
     def ask_to_leave(self, machine: str) -> None:
         """Take a machine off the roster: at once if it is not here, else after its step."""

@@ -10,9 +10,10 @@ from typing import Literal
 
 from pydantic import BaseModel, Field, ValidationError
 
+from potluck.core.atomic import write_secret
 from potluck.core.errors import MeetingError
-from potluck.meeting.home import write_secret
-from potluck.meeting.wire import Facts
+from potluck.gates.loopback import MOST_MACHINES, address_of, choose_block
+from potluck.meeting.wire import Facts, GateMember, LinkReport, Reach
 
 AWAY_AFTER_S = 12.0  # more than two polls
 State = Literal["getting ready", "here", "away", "left", "leaving"]
@@ -22,7 +23,11 @@ class Machine(BaseModel):
     """One machine as the host knows it."""
 
     facts: Facts
+    number: int
+    """Its loopback address, on every machine: see gates/loopback.py."""
     credential_hash: str
+    reach: Reach | None = None
+    """Where its gate may be dialled; None until it told."""
     devices: list[str] | None = None
     has_left: bool = False
     is_leaving: bool = False
@@ -30,6 +35,8 @@ class Machine(BaseModel):
     """By the host's clock, seconds since 1970."""
     samples_per_s: float | None = None
     """What it did of the batches of its last run."""
+    links: list[LinkReport] = Field(default=[], exclude=True)
+    """How it reaches the others, as it told last."""
 
     def state(self, now: float) -> State:
         if self.has_left:
@@ -42,6 +49,7 @@ class Machine(BaseModel):
 
 
 class _File(BaseModel):
+    block: str = Field(default_factory=choose_block)
     machines: dict[str, Machine] = Field(default_factory=dict)
 
 
@@ -52,9 +60,10 @@ class Roster:
         self._path = path
         self._clock = clock
         try:
-            self.machines = _File.model_validate_json(path.read_bytes()).machines if path.is_file() else {}
+            kept = _File.model_validate_json(path.read_bytes()) if path.is_file() else _File()
         except ValidationError:
             raise MeetingError(f"{path} is damaged", fix=f"rm {path}; every machine has to join again") from None
+        self.block, self.machines = kept.block, kept.machines
 
     def enrol(self, facts: Facts) -> str:
         """Let a machine in, in the place of what it was before; returns its credential, of which only a hash stays."""
@@ -62,12 +71,37 @@ class Roster:
         before = self.machines.get(facts.machine)
         self.machines[facts.machine] = Machine(
             facts=facts,
+            number=before.number if before else self._free_number(),
             credential_hash=_hash(credential),
             samples_per_s=before.samples_per_s if before else None,
             last_heard=self._clock(),
         )
         self.save()
         return credential
+
+    def _free_number(self) -> int:
+        """Above all that are given out, while there are such: nobody gets a number that others may still use."""
+        taken = {machine.number for machine in self.machines.values()}
+        highest = max(taken, default=0)
+        return highest + 1 if highest < MOST_MACHINES else min(set(range(1, MOST_MACHINES + 2)) - taken)
+
+    def address_of(self, machine: str) -> str:
+        """A machine's loopback address on every machine."""
+        return address_of(self.block, self.machines[machine].number)
+
+    def members(self) -> list[GateMember]:
+        """Machines that the gates let in: all that have not left."""
+        return [
+            GateMember(
+                machine=name,
+                number=known.number,
+                certificate=known.facts.certificate,
+                addresses=known.reach.candidates,
+                port=known.reach.port,
+            )
+            for name, known in self.machines.items()
+            if not known.has_left and known.reach is not None
+        ]
 
     def knows(self, machine: str, credential: str) -> bool:
         """Whether this credential is that machine's."""
@@ -92,7 +126,7 @@ class Roster:
         return [name for name in self.machines if self.state(name) in ("here", "getting ready")]
 
     def save(self) -> None:
-        write_secret(self._path, _File(machines=self.machines).model_dump_json(indent=1))
+        write_secret(self._path, _File(block=self.block, machines=self.machines).model_dump_json(indent=1))
 
 
 def _hash(credential: str) -> str:

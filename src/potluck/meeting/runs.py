@@ -39,6 +39,7 @@ class RunRecord(BaseModel):
     folder: Path
     secret: str
     lighthouse_port: int
+    is_direct: bool = False
     machines: list[str] | None = None
     """Only these; None means everyone."""
     without: list[str] = Field(default_factory=list)
@@ -167,5 +168,6 @@ def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment 
         secret=record.secret,
         runs_dir=str(record.folder.parent) if machine == host else None,
         is_resumed=record.is_resumed,
+        is_direct=record.is_direct,
         fetches_checkpoint=record.is_resumed and host not in record.workers and machine == next(iter(record.workers)),
     )

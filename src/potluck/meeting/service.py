@@ -110,7 +110,7 @@ async def tell_version(request: Request) -> VersionAnswer:
 async def let_in(request: Request, point: Point) -> JoinAnswer:
     """A machine with the token becomes one with a credential."""
     door: Door = request.app.state.door
-    answer = await door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
+    answer = door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
     point.changes.tell()
     return answer
 
@@ -144,9 +144,9 @@ async def give_orders(asked: PollRequest, machine: Machine, point: Point) -> Ord
 
 
 @_members.post("/report")
-async def take_report(told: Report, machine: Machine, point: Point) -> dict[str, bool]:
+async def take_report(told: Report, machine: Machine, point: Point, request: Request) -> dict[str, bool]:
     """How a machine and its workers stand."""
-    point.take(machine, told)
+    point.take(machine, told, _address(request))
     return {"taken": True}
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 from potluck.meeting.news import read_length, read_pace
+from potluck.meeting.pairs import pair_links
 from potluck.meeting.roster import Roster
 from potluck.meeting.runs import RunRecord, is_home
 
@@ -24,6 +25,7 @@ def show_everything(
                 "run": next((record.name for record in unfinished if name in record.workers), None),
                 "os": machine.facts.os,
                 "address": machine.facts.address,
+                "loopback": roster.address_of(name),
                 "cores": machine.facts.cores,
                 "devices": machine.devices,
                 "samples_per_s": live.get(name, machine.samples_per_s),
@@ -33,6 +35,7 @@ def show_everything(
             }
             for name, machine in roster.machines.items()
         ],
+        "links": pair_links(roster),
         "runs": [show_run(record, absent) for record in runs],
     }
 
@@ -54,6 +57,7 @@ def show_run(record: RunRecord, absent: frozenset[str]) -> dict[str, Any]:
         "loss": pace.loss,
         "samples_per_s": round(pace.samples_per_s, 1),
         "own_samples_per_s": {name: round(value, 1) for name, value in (pace.own_samples_per_s or {}).items()},
+        "is_direct": record.is_direct,
         "workers": {
             machine: [worker.model_dump() for worker in workers] for machine, workers in record.workers.items()
         },

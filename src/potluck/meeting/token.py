@@ -5,8 +5,8 @@ import hmac
 import secrets
 from pathlib import Path
 
+from potluck.core.atomic import write_secret
 from potluck.core.errors import MeetingError
-from potluck.meeting.home import write_secret
 from potluck.meeting.invitation import TOKEN_BYTES
 
 _METRICS_FILE = "metrics-key"

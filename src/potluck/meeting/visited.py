@@ -6,8 +6,10 @@ from contextlib import closing
 
 import msgspec
 
+from potluck.core.environment import gate_variables
 from potluck.core.errors import MeetingError
 from potluck.doctor.probing.station import LocalStation
+from potluck.gates.exposing import GateLine
 from potluck.meeting.client import HostClient, HostSilentError
 from potluck.meeting.home import Membership
 from potluck.meeting.measured import MeasuringStation
@@ -21,8 +23,9 @@ _END_S = 2.0
 class Visited:
     """All visits to this machine. For one thread."""
 
-    def __init__(self, membership: Membership, threads: int | None = None) -> None:
+    def __init__(self, membership: Membership, gate: str, threads: int | None = None) -> None:
         self._membership = membership
+        self._gate = gate
         self._threads = threads
         self._visits: dict[str, _Attendance] = {}
 
@@ -32,7 +35,7 @@ class Visited:
             self._visits.pop(over).end()
         for visit in visits:
             if visit.visit not in self._visits:
-                self._visits[visit.visit] = _Attendance(self._membership, visit.visit, self._threads)
+                self._visits[visit.visit] = _Attendance(self._membership, visit.visit, self._gate, self._threads)
             self._visits[visit.visit].hear(visit)
 
     def close(self) -> None:
@@ -46,8 +49,9 @@ class Visited:
 class _Attendance:
     """One visit: ports that it has opened and a process with torch stay until its end."""
 
-    def __init__(self, membership: Membership, visit: str, threads: int | None) -> None:
+    def __init__(self, membership: Membership, visit: str, gate: str, threads: int | None) -> None:
         self._membership = membership
+        self._gate = gate
         self._threads = threads
         self._visit = visit
         self._heard = 0
@@ -70,8 +74,18 @@ class _Attendance:
 
     def _attend(self) -> None:
         home = HostClient.of(self._membership, with_small_packets=True)
-        measuring = MeasuringStation(self._membership.machine, self._threads, self._over)
-        with closing(LocalStation(self._membership.machine)) as station, home as client:
+        machine, line = self._membership.machine, GateLine(self._gate, self._visit)
+        measuring = MeasuringStation(machine, self._gate, self._visit, self._threads, self._over)
+
+        def expose(port: int) -> None:
+            line.expose({port: "bulk"})
+
+        local = LocalStation(
+            machine,
+            expose=expose,
+            variables=gate_variables(self._gate, self._visit, ""),
+        )
+        with closing(line), closing(local) as station, home as client:
             while (visit := self._questions.get()) is not None:
                 self._tell(client, _answer(station, measuring, visit))
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.changes import Changes
+from potluck.meeting.pairs import pair_links
 from potluck.meeting.roster import Roster
 from potluck.meeting.wire import Visit, VisitAnswer, VisitBegun, VisitQuestion
 
@@ -45,7 +46,9 @@ class Visits:
         known = {machine: self._roster.machines[machine] for machine in trains if machine in present}
         return VisitBegun(
             visit=name,
-            machines={machine: one.facts.address for machine, one in known.items()},
+            machines={machine: self._roster.address_of(machine) for machine in known},
+            gates={machine: one.reach for machine, one in known.items() if one.reach is not None},
+            links=pair_links(self._roster),
             devices={machine: one.devices or [] for machine, one in known.items()},
             absent=[machine for machine in trains if self._roster.state(machine) == "away"],
             runs=runs,
@@ -54,6 +57,11 @@ class Visits:
     def end(self, name: str) -> None:
         self._open.pop(name, None)
         self._changes.tell()
+
+    def as_runs(self) -> dict[str, list[str]]:
+        """What the gates know visits by: everybody who is here may talk to everybody else."""
+        present = sorted(self._roster.present()) if self._open else []
+        return dict.fromkeys(self._open, present)
 
     def told_to(self, machine: str) -> list[Visit]:
         """What this machine hears of the visits."""

@@ -1,5 +1,6 @@
 """What travels between machines and the host, as checked types."""
 
+import ssl
 from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
@@ -14,6 +15,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Short = Annotated[str, Field(max_length=300)]
 Typed = Annotated[str, Field(max_length=4000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
+Address = Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
 
 
 def _read_as(kind: Any) -> AfterValidator:
@@ -41,6 +43,11 @@ class Message(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _certificate(pem: str) -> str:
+    ssl.PEM_cert_to_DER_cert(pem)  # ValueError if it is none
+    return pem
+
+
 class Facts(Message):
     """A machine as it describes itself when it joins."""
 
@@ -48,10 +55,12 @@ class Facts(Message):
     machine_id: Short
     os: Short
     cores: int = Field(ge=1, le=100_000)
-    address: Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
+    address: Address
     let_in: Typed
-    """What to type on it, so that the machines next to it can dial it."""
+    """What to type on it, so that the machines next to it can dial its gate."""
     user: Short = ""
+    certificate: Annotated[str, Field(max_length=4000), AfterValidator(_certificate)]
+    """What its gate shows to the others' gates."""
     versions: dict[Short, Short] = Field(max_length=20)
     can_train: bool = True
 
@@ -64,22 +73,15 @@ class JoinRequest(Message):
     clock_ahead_s: float = Field(allow_inf_nan=False)
     """This machine's clock minus the host's, by the middle of a round trip."""
     round_trip_s: float = Field(ge=0, allow_inf_nan=False)
-    listening_port: Port
-    hello: Digest
-    """What this machine says to whoever dials that port."""
 
 
 class JoinAnswer(Message):
-    """Let in, once this machine can dial the host as well."""
+    """Let in."""
 
     host: MachineName
     credential: Short
     proof: Digest
     """That the host knows the token too."""
-    dial_port: Port
-    hello: Digest
-    let_in: Typed
-    """What to type on the host, so that this machine can dial it."""
 
 
 class VersionAnswer(Message):
@@ -103,11 +105,42 @@ class WorkerReport(Message):
     """Whether everything that it wrote has reached the host."""
 
 
+class Reach(Message):
+    """Where a machine's gate may be dialled, best first."""
+
+    addresses: list[Address] = Field(max_length=32)
+    port: Port
+    seen_at: Address | None = None
+    """Where the host saw it come from; another one than its own, if something translates its addresses."""
+
+    @property
+    def is_translated(self) -> bool:
+        return self.seen_at is not None and self.seen_at not in self.addresses
+
+    @property
+    def candidates(self) -> list[str]:
+        """Where to dial it: where it was seen comes last, since a forwarded port may lead back to it."""
+        return [*self.addresses, *([self.seen_at] if self.seen_at and self.is_translated else [])]
+
+
+class LinkReport(Message):
+    """How a machine reaches another."""
+
+    machine: MachineName
+    way: Literal["here", "direct", "relayed", "down"]
+    dialled: bool = False
+    """By the machine that reports; else the other one dialled."""
+    round_trip_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    trouble: Short = ""
+
+
 class Report(Message):
-    """What a machine tells when something has changed, and with its first breath after a pause."""
+    """What a machine tells when something has changed, and first of all after a pause."""
 
     devices: list[Short] | None = Field(default=None, max_length=64)
     """None while the machine still gets ready."""
+    reach: Reach | None = None
+    links: list[LinkReport] = Field(default=[], max_length=5000)
     workers: list[WorkerReport] = Field(default=[], max_length=1000)
     is_leaving: bool = False
 
@@ -144,6 +177,8 @@ class Assignment(Message):
     runs_dir: str | None
     """Where the host's own machine writes: straight into the run's folder."""
     is_resumed: bool = False
+    is_direct: bool = False
+    """Gradients go from machine to machine in the open, not through the gates."""
     fetches_checkpoint: bool = False
     """Nobody else in this run has the host's newest checkpoint: this machine gets it."""
 
@@ -161,6 +196,10 @@ class VisitBegun(Message):
 
     visit: Name
     machines: dict[MachineName, str]
+    """By name, their loopback addresses on all of them."""
+    gates: dict[MachineName, Reach]
+    links: list[dict[str, Any]]
+    """As `potluck status` has them."""
     devices: dict[MachineName, list[str]]
     """Those that each trains on; none while it still gets ready."""
     absent: list[MachineName]
@@ -183,9 +222,29 @@ class VisitAnswer(Message):
     error: Short = ""
 
 
+class GateMember(Message):
+    """A machine that the gates of all others let in."""
+
+    machine: MachineName
+    number: int
+    certificate: str
+    addresses: list[str]
+    port: int
+
+
+class GateOrders(Message):
+    """Who is a member now, and which machines have a part in what."""
+
+    block: str
+    host: MachineName
+    members: list[GateMember]
+    runs: dict[str, list[MachineName]]
+
+
 class Orders(Message):
     """All that a machine should be doing now."""
 
+    gate: GateOrders
     assignments: list[Assignment]
     visits: list[Visit] = []
     leave: bool = False
@@ -200,6 +259,7 @@ class RunRequest(Message):
     task: Task
     machines: list[MachineName] | None = Field(default=None, max_length=1000)
     without: list[MachineName] = Field(default=[], max_length=1000)
+    is_direct: bool = False
 
 
 class NewsRequest(Message):

@@ -131,6 +131,15 @@ def test_every_known_error_has_a_text_here():
 
 # In error texts alone: what no look at a machine can see before it happens.
 ONLY_IN_TEXTS = {
+    # of launches without a host
+    "container-bridge",
+    "ephemeral-ports",
+    "family-mixed",
+    "no-route",
+    "wsl-mirrored-port",
+    "wsl-mirrored-unsupported",
+    "wsl-nat",
+    # of any launch
     "collective-mismatch",
     "model-mismatch",
     "collective-timeout",

@@ -71,7 +71,12 @@ CASES = {
         "sudo ip link set dev enp4s0 up",
         DESKTOP,
     ),
-    "container-bridge": (snapshot("docker_bridge"), FAIL, "--network=host", LAB),
+    "loopback": (
+        replace(DESKTOP, loopback="cannot assign requested address"),
+        FAIL,
+        "sudo ip link set dev lo up",
+        replace(DESKTOP, loopback=""),
+    ),
     "wifi": (snapshot("laptop_wifi_battery"), WARN, "wlp2s0", DESKTOP),
     "link-speed": (snapshot("slow_cable_full_disk"), WARN, "half duplex", DESKTOP),
     "vpn-route": (snapshot("vpn"), WARN, "1380", DESKTOP),
@@ -108,9 +113,7 @@ CASES = {
         "IPv4 address",
         replace(DESKTOP, has_ipv6=False),
     ),
-    "wsl-nat": (NAT, FAIL, "networkingMode=mirrored", MIRRORED),
-    "wsl-mirrored-unsupported": (WINDOWS_10, FAIL, "22621", MIRRORED),
-    "wslconfig-encoding": (snapshot("wsl2_utf16_config"), FAIL, "-Encoding ascii", MIRRORED),
+    "wslconfig-encoding": (snapshot("wsl2_utf16_config"), WARN, "-Encoding ascii", MIRRORED),
     "wsl-wrong-adapter": (WIFI_FIRST, WARN, "-InterfaceMetric 10", MIRRORED),
     "wsl-idle": (WIFI_FIRST, WARN, "instanceIdleTimeout", MIRRORED),
     "network-public-profile": (WIFI_FIRST, WARN, "-NetworkCategory Private", MIRRORED),
@@ -149,11 +152,38 @@ def test_the_port_that_potluck_host_has_is_no_trouble():
         assert finding.status == status
 
 
+def test_a_machine_that_has_joined_needs_no_other_port():
+    taken = replace(DESKTOP, listeners=CASES["port-in-use"][0].listeners)
+    assert [one.status for one in examine_machine(taken, only=["port-in-use"])] == [WARN]
+    joined = Plan(host="192.0.2.1", host_port=29500)
+    assert [one.status for one in examine_machine(taken, joined, only=["port-in-use"])] == [OK]
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        (NAT, "networkingMode=mirrored"),
+        (WINDOWS_10, "netsh interface portproxy add v4tov4 listenport=29500"),
+        (snapshot("docker_bridge"), "--publish 29500:29500"),
+    ],
+)
+def test_only_a_host_must_be_dialled(facts, words):
+    """Behind NAT or on a bridge a machine joins and trains; if it is to host, one port has to lead in."""
+    (finding,) = examine_machine(facts, only=["cannot-host"])
+    assert finding.status == OK
+    (finding,) = examine_machine(facts, Plan(is_host=True), only=["cannot-host"])
+    assert finding.status == FAIL
+    printed = [text for fix in finding.fixes for text in (fix.note, *fix.commands)]
+    assert words in "\n".join(printed)
+    for well in (DESKTOP, MIRRORED, LAB):
+        assert [one.status for one in examine_machine(well, Plan(is_host=True), only=["cannot-host"])] == [OK]
+
+
 def test_every_check_has_a_case():
-    assert set(CASES) == set(MACHINE_CHECKS)
+    assert {*CASES, "cannot-host"} == set(MACHINE_CHECKS)
 
 
-@pytest.mark.parametrize("check_id", MACHINE_CHECKS)
+@pytest.mark.parametrize("check_id", CASES)
 def test_it_speaks_up_and_stays_silent(check_id):
     sick, status, words, well = CASES[check_id]
     (finding,) = examine_machine(sick, only=[check_id])
@@ -170,7 +200,7 @@ KINDS = {
     "blackwell_with_old_build": {"arch-mismatch"},
     "broken_torch": {"torch-broken"},
     "desktop": set(),
-    "docker_bridge": {"container-bridge", "shm-small"},
+    "docker_bridge": {"shm-small"},
     "gpu_desktop": set(),
     "gpu_with_cpu_build": {"cuda-missing"},
     "lab_machine_with_firewall": set(),
@@ -182,9 +212,9 @@ KINDS = {
     "windows_native": {"windows-native"},
     "wsl2_mirrored": set(),
     "wsl2_mirrored_wifi_first": {"wsl-wrong-adapter", "wsl-idle", "network-public-profile"},
-    "wsl2_nat": {"wsl-nat"},
-    "wsl2_utf16_config": {"wsl-nat", "wsl-mirrored-unsupported", "wslconfig-encoding"},
-    "wsl2_windows10": {"wsl-nat", "wsl-mirrored-unsupported"},
+    "wsl2_nat": set(),
+    "wsl2_utf16_config": {"wslconfig-encoding"},
+    "wsl2_windows10": set(),
 }
 
 
@@ -236,12 +266,6 @@ def test_which_cards_a_build_has_code_for(capability, architectures, fits):
     facts = replace(GPU, gpus=(gpu,), software=replace(GPU.software, torch=torch))
     (finding,) = examine_machine(facts, only=["arch-mismatch"])
     assert (finding.status == OK) == fits
-
-
-def test_windows_10_is_told_that_a_container_does_not_help():
-    (finding,) = examine_machine(WINDOWS_10, only=["wsl-nat"])
-    assert "container" in finding.fixes[0].note
-    assert not finding.fixes[0].commands
 
 
 def test_workers_of_one_machine_meet_on_it():

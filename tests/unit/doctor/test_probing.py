@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
 from potluck.doctor.case import OPEN, REFUSED, STRANGER, Absence, Plan
-from potluck.doctor.probing.asks import ClosePorts, Dial, Done, Introduce, OpenPorts, StationLostError
+from potluck.doctor.probing.asks import ClosePort, Dial, Done, Introduce, OpenPort, StationLostError
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
 from potluck.doctor.probing.conducting import Seat, examine_stations, rounds
 from potluck.doctor.probing.dialling import dial, try_port
 from potluck.doctor.probing.listening import Target, connect, parse_target
-from potluck.doctor.probing.ports import OpenedPorts, digest
+from potluck.doctor.probing.ports import OpenedPort, digest
 from potluck.doctor.probing.reaching import reach_machines
 from potluck.doctor.probing.station import LocalStation
 
@@ -28,56 +28,45 @@ HERE = "127.0.0.1"
 
 @contextmanager
 def opened(word="a word"):
-    ports = OpenedPorts(HERE, 3, word)
+    opened = OpenedPort(HERE, 0, word)
     try:
-        yield ports
+        yield opened
     finally:
-        ports.close()
+        opened.close()
 
 
-def dialling(ports, **changes):
-    values = {
-        "source": "oak",
-        "target": "elm",
-        "address": HERE,
-        "own_address": HERE,
-        "ports": ports.ports,
-        "datagram_port": ports.datagram_port,
-        "word": "a word",
-        "mtu": 1500,
-    }
-    return Dial(**{**values, **changes})
+def dialling(port, word="a word"):
+    return Dial(source="oak", target="elm", address=HERE, port=port, word=word)
 
 
-def test_open_ports_are_measured():
-    with opened() as ports:
-        link = dial(dialling(ports))
-        assert link.ports == dict.fromkeys(ports.ports, OPEN)
+def test_an_open_port_is_measured():
+    with opened() as one:
+        link = dial(dialling(one.port))
+    assert link.outcome == OPEN
     assert 0 < link.round_trip_s < 0.5
     assert link.bytes_per_s > 1e6
     assert abs(link.clock_offset_s) < 0.5
-    assert (link.mtu_wanted, link.mtu_passed) == (1500, 1500)
+    assert not link.loses_large_packets
 
 
 def test_who_does_not_know_the_word_gets_nothing():
-    with opened() as ports:
-        link = dial(dialling(ports, word="another word"))
-        assert set(link.ports.values()) == {STRANGER}
+    with opened() as one:
+        link = dial(dialling(one.port, word="another word"))
+        assert link.outcome == STRANGER
         assert link.bytes_per_s is None
-        assert link.mtu_passed is None
-        with socket.create_connection((HERE, ports.ports[0]), timeout=2) as stranger:
+        with socket.create_connection((HERE, one.port), timeout=2) as stranger:
             stranger.sendall(digest("another word", b"stream"))
             assert stranger.recv(1) == b""
 
 
 def test_whoever_keeps_the_line_busy_does_not_keep_the_ports_open():
-    with opened() as ports:
-        strangers = [socket.create_connection((HERE, ports.ports[0]), timeout=2) for _ in range(40)]
-        assert try_port(HERE, ports.ports[1], "a word") in (OPEN, STRANGER)  # it may have no ear left
+    with opened() as one:
+        strangers = [socket.create_connection((HERE, one.port), timeout=2) for _ in range(40)]
+        assert try_port(HERE, one.port, "a word") in (OPEN, STRANGER)  # it may have no ear left
         start = time.monotonic()
     assert time.monotonic() - start < 2
-    for one in strangers:
-        one.close()
+    for stranger in strangers:
+        stranger.close()
 
 
 def test_another_server_is_a_stranger():
@@ -92,9 +81,9 @@ def test_another_server_is_a_stranger():
         answering.join()
 
 
-def test_closed_ports_are_refused():
-    with opened() as ports:
-        port = ports.ports[0]
+def test_a_closed_port_is_refused():
+    with opened() as one:
+        port = one.port
     assert try_port(HERE, port) == REFUSED
 
 
@@ -166,8 +155,8 @@ def test_a_station_that_hangs_up_is_lost():
     ("text", "target"),
     [
         ("abc@10.0.0.1:30000", Target("10.0.0.1", 30000, "abc")),
-        ("abc@10.0.0.1", Target("10.0.0.1", 29498, "abc")),
-        ("lily", Target("lily", 29498, "")),
+        ("abc@10.0.0.1", Target("10.0.0.1", 29500, "abc")),
+        ("lily", Target("lily", 29500, "")),
     ],
 )
 def test_targets(text, target):
@@ -234,12 +223,18 @@ def test_a_machine_that_vanishes_is_absent_and_the_others_are_examined():
     assert len(seen.machines) == 1
 
 
-def test_a_station_closes_its_ports_when_told_to():
+def test_a_station_closes_its_port_when_told_to():
     station = LocalStation()
-    ports = station.ask(OpenPorts(address=HERE, num_ports=2, word="a word")).ports
-    assert try_port(HERE, ports[0]) == OPEN
-    assert station.ask(ClosePorts()) == Done()
-    assert try_port(HERE, ports[0]) == REFUSED
+    port = station.ask(OpenPort(address=HERE, port=0, word="a word")).port
+    assert try_port(HERE, port) == OPEN
+    assert station.ask(ClosePort()) == Done()
+    assert try_port(HERE, port) == REFUSED
+
+
+def test_a_port_that_is_taken_is_not_dialled():
+    with opened() as one:
+        station = LocalStation()
+        assert station.ask(OpenPort(address=HERE, port=one.port, word="a word")).port == 0
 
 
 def test_a_machine_that_is_reached_by_its_name_is_examined_by_its_address():

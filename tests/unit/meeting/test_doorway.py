@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from potluck.core.errors import MeetingError
-from potluck.doctor.case import SILENT
+from potluck.gates.identity import Identity, make_certificate
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS, Firewall, System, Wsl
 from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting import doorway
@@ -10,6 +12,7 @@ from potluck.meeting.host import bind
 from potluck.meeting.networks import Interface, best_first, find_interface
 from potluck.meeting.wire import Facts
 
+IDENTITY = Identity(Path("certificate.pem"), Path("key.pem"), make_certificate()[0])
 VERSIONS = {"potluck": "0.1.0", "torch": "2.13.0+cpu", "torchft": "0.2.0", "python": "3.11.7"}
 
 
@@ -21,6 +24,7 @@ def facts(machine="lily", *, versions=None, **more):
         cores=2,
         let_in=more.pop("let_in", "nft insert rule"),
         address=more.pop("address", "10.0.0.2"),
+        certificate=more.pop("certificate", IDENTITY.certificate),
         versions={**VERSIONS, **(versions or {})},
         **more,
     )
@@ -75,26 +79,30 @@ def test_a_name_belongs_to_one_machine_which_may_come_back():
     assert "potluck leave lily" in refused.value.fix
 
 
-def test_a_machine_behind_an_address_translation_is_refused():
-    doorway.check_address(facts(), HOST, peer="10.0.0.2")
-    with pytest.raises(MeetingError, match=r"172.20.0.5.*as 10.0.0.9") as refused:
-        doorway.check_address(facts(address="172.20.0.5", os="Ubuntu (WSL2)"), HOST, peer="10.0.0.9")
-    assert "networkingMode=mirrored" in refused.value.fix
-
-
 @pytest.mark.parametrize("firewall", ["ufw", "firewalld", "iptables", "nftables", ""])
 @pytest.mark.parametrize("wsl", [None, Wsl(mode="mirrored")])
-def test_a_firewall_is_opened_to_the_network_and_no_further(firewall, wsl):
+def test_a_firewall_is_opened_to_the_network_for_one_port_and_no_further(firewall, wsl):
     tools = (firewall,) if firewall else ()
     seen = Snapshot(machine="lily", system=System(family="linux"), firewall=Firewall(tools=tools), wsl=wsl)
-    listener = introduce(seen, machine="lily", machine_id="1", address="10.0.0.2", network="10.0.0.0/24")
-    error = doorway.unreachable(
-        dialler="rosa", listener="lily", at="10.0.0.2:40000", met=SILENT, let_in=listener.let_in
+    told = introduce(
+        seen,
+        machine="lily",
+        machine_id="1",
+        address="10.0.0.2",
+        network="10.0.0.0/24",
+        identity=IDENTITY,
+        gate_port=29507,
     )
-    assert "rosa cannot dial lily at 10.0.0.2:40000" in str(error)
-    assert error.fix.startswith("on lily: in PowerShell as administrator: " if wsl else "on lily: sudo ")
-    assert "10.0.0.0/24" in error.fix
-    assert "disable" not in error.fix
+    assert told.let_in.startswith("in PowerShell as administrator: " if wsl else "sudo ")
+    assert "10.0.0.0/24" in told.let_in
+    assert "29507" in told.let_in
+    assert "65535" not in told.let_in
+    assert "disable" not in told.let_in
+
+
+def test_a_certificate_that_is_none_is_refused():
+    with pytest.raises(ValueError, match="certificate"):
+        facts(certificate="-----BEGIN NOTHING-----")
 
 
 def interface(name, address="192.168.1.5", **more):

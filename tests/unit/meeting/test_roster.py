@@ -5,6 +5,7 @@ import pytest
 from potluck.meeting.lighthouses import Lighthouses
 from potluck.meeting.point import MeetingPoint
 from potluck.meeting.roster import AWAY_AFTER_S, Roster
+from potluck.meeting.wire import Reach, Report
 from tests.unit.meeting.test_doorway import facts
 
 
@@ -23,7 +24,7 @@ class Scene:
             facts=host,
             roster=self.roster,
             runs_dir=folder / "experiments",
-            lighthouses=Lighthouses("127.0.0.1"),
+            lighthouses=Lighthouses("127.0.0.1", None),
             clock=lambda: self.now,
         )
 
@@ -43,3 +44,43 @@ def test_who_is_not_heard_is_away_but_a_host_that_does_not_train_is_heard_by_its
     assert scene.states() == {"rosa": host_is, "lily": "away"}
     scene.point.heard("lily")
     assert scene.states()["lily"] == "here"
+
+
+def reach(machine="lily", address="10.0.0.2"):
+    return Report(reach=Reach(addresses=[address], port=29500), devices=["cpu"])
+
+
+def test_all_gates_hear_who_is_a_member_and_who_is_not_any_more(tmp_path):
+    scene = Scene(tmp_path, host_trains=True)
+    told = []
+    scene.point.changes.first = lambda: told.append([one.machine for one in scene.point.gate_orders().members])
+    scene.point.take("lily", reach())
+    assert told[-1] == ["lily"]
+    scene.point.take("lily", Report(is_leaving=True))
+    assert told[-1] == []
+    scene.point.heard("lily")  # back with what it knew
+    assert told[-1] == ["lily"]
+
+
+def test_a_machine_keeps_its_number_and_a_new_one_gets_another(tmp_path):
+    roster = Scene(tmp_path, host_trains=True).roster
+    assert [machine.number for machine in roster.machines.values()] == [1, 2]
+    block = roster.block
+    roster.enrol(facts("lily"))
+    roster.enrol(facts("fern"))
+    roster.remove("lily")
+    roster.enrol(facts("iris"))
+    again = Roster(tmp_path / "roster.json")
+    assert {name: machine.number for name, machine in again.machines.items()} == {"rosa": 1, "fern": 3, "iris": 4}
+    assert again.block == block
+    assert again.address_of("fern").startswith("127.")
+
+
+def test_where_a_machine_comes_from_is_tried_last(tmp_path):
+    """Behind an address translation a forwarded port may lead back to it."""
+    scene = Scene(tmp_path, host_trains=True)
+    scene.point.take("lily", reach(address="172.20.0.5"), "10.0.0.9")
+    (member,) = scene.point.gate_orders().members
+    assert member.addresses == ["172.20.0.5", "10.0.0.9"]
+    scene.point.take("lily", reach(), "10.0.0.2")
+    assert scene.point.gate_orders().members[0].addresses == ["10.0.0.2"]

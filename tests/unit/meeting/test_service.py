@@ -11,7 +11,6 @@ from starlette.testclient import TestClient
 from potluck.meeting.bundle import BundleCache
 from potluck.meeting.door import Door
 from potluck.meeting.lighthouses import Lighthouses
-from potluck.meeting.networks import Interface
 from potluck.meeting.point import MeetingPoint
 from potluck.meeting.proof import FailureLimit
 from potluck.meeting.roster import Roster
@@ -20,8 +19,6 @@ from potluck.meeting.token import metrics_key
 from potluck.report.prometheus import CONTENT_TYPE
 from tests.unit.meeting.test_doorway import facts
 from tests.unit.meeting.test_runs_on_machines import record
-
-LOOPBACK = Interface(name="lo", address="127.0.0.1", network="127.0.0.0/8")
 
 
 @pytest.fixture
@@ -39,10 +36,10 @@ def service(tmp_path):
         facts=host,
         roster=roster,
         runs_dir=folder / "experiments",
-        lighthouses=Lighthouses("127.0.0.1"),
+        lighthouses=Lighthouses("127.0.0.1", None),
     )
     point._put(record("rosa", "lily", state="finished").with_(folder=run_folder))
-    door = Door(token=b"t" * 16, fingerprint=b"f" * 16, facts=host, interfaces=[LOOPBACK], roster=roster, let_in=str)
+    door = Door(token=b"t" * 16, fingerprint=b"f" * 16, facts=host, roster=roster)
     app = make_service(door=door, point=point, bundles=BundleCache(folder / "bundles"))
     with TestClient(app, raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer rosa:{credential}"

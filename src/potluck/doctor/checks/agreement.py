@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from potluck.doctor.case import Examination, is_ipv4
+from potluck.doctor.case import Examination
 from potluck.doctor.check import ClusterCheck, Verdict, fail, warn
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
@@ -79,23 +79,6 @@ def missing(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             )
 
 
-def families(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """IPv4 on one machine and IPv6 on another do not meet."""
-    kinds = {machine: "IPv4" if is_ipv4(address) else "IPv6" for machine, address in seen.addresses.items()}
-    if len(set(kinds.values())) <= 1:
-        return
-    for facts in seen.machines:
-        if kinds.get(facts.machine) == "IPv6":
-            mine = next((a for a in facts.addresses if not a.startswith("127.")), None)
-            note = f"use its IPv4 address {mine}" if mine else "give it an IPv4 address"
-            yield (
-                facts.machine,
-                fail(
-                    f"{facts.machine} is met over IPv6, others over IPv4", by_hand(facts.machine, f"{note} everywhere")
-                ),
-            )
-
-
 def _forces_nccl(facts: Facts) -> bool:
     return any(name.startswith("NCCL_") for name in facts.variables)
 
@@ -123,5 +106,4 @@ AGREEMENT = (
     ClusterCheck("duplicate-hostname", "two machines of one name", hostnames),
     ClusterCheck("nccl-mismatch", "machines with different NCCL", nccl),
     ClusterCheck("missing-machines", "a machine has not joined", missing),
-    ClusterCheck("family-mixed", "IPv4 on one machine, IPv6 on another", families),
 )

@@ -1,103 +1,32 @@
-"""What one machine sees of another: blocked ports, lost packets, slow links."""
+"""What one machine sees of another: closed gates, lost packets, slow links."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
-from potluck.doctor.case import (
-    OPEN,
-    REFUSED,
-    SILENT,
-    STALLED,
-    STRANGER,
-    UNREACHABLE,
-    Examination,
-    Link,
-    training_interface,
-)
+from potluck.core.environment import DEFAULT_PORT
+from potluck.doctor.case import REFUSED, STRANGER, UNREACHABLE, Examination, Link, training_interface
 from potluck.doctor.check import ClusterCheck, Verdict, fail, unknown, warn
 from potluck.doctor.finding import Fix, bash, by_hand
-from potluck.doctor.opening import insert_nft_rules, open_for, open_windows
+from potluck.doctor.opening import insert_nft_rules, open_for
 from potluck.machine.facts import WIRELESS, Facts
 
 _SLOW_BYTES_PER_S = 100e6 / 8  # a hundred megabits
 _SMALL_MODEL_BYTES = 100e6  # gradients of a model like ResNet-50, where the user's own are not known
 _MIXED_CLOCKS_S = 5.0
+_PASSES_EVERYWHERE = 1280  # bytes; what IPv6 asks of every network
 
 
-def high_ports(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Ports where the target listens, and the packets are dropped or rejected on the way."""
-    for target, links in _blocked(seen, (SILENT, REFUSED)).items():
-        facts = seen.facts(target)
-        if facts is None or _is_mirrored(facts) or all(_one_port_only(link) for link in links):
-            continue
-        yield from _name_the_wall(seen, facts, links)
-    for target, links in _blocked(seen, (STRANGER,)).items():
-        yield (
-            target,
-            fail(
-                f"something else than {target} answers {_sources(links)} at {links[0].address}",
-                by_hand(target, "give every machine an address of its own, with no proxy or forwarded port in between"),
-            ),
-        )
-
-
-def no_route(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """'No route to host' from a machine that is there: a firewall that rejects, or Wi-Fi client isolation."""
-    for target, links in _blocked(seen, (UNREACHABLE,)).items():
-        facts = seen.facts(target)
-        if facts is None:
-            continue
-        isolation = (
-            by_hand(target, "if no firewall runs there: use a cable, or switch off client isolation in the router"),
-        )
-        names = _sources(links)
-        interfaces = [training_interface(one, seen.plan) for one in (facts, *_facts_of(seen, links))]
-        if any(one is not None and one.kind == WIRELESS for one in interfaces):
-            what = f"{names} get 'No route to host' from {target} over Wi-Fi: the router keeps its guests apart"
-            yield target, fail(what, *isolation, open_for(facts, _addresses(seen, links)))
-        else:
-            what = f"{names} get 'No route to host' from {target}, which is there: its firewall rejects them"
-            yield target, fail(what, open_for(facts, _addresses(seen, links)), *isolation)
-
-
-def mirrored_inbound(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Mirrored WSL sits behind the Hyper-V firewall, which lets nobody in."""
-    for target, links in _blocked(seen, (SILENT, REFUSED)).items():
-        facts = seen.facts(target)
-        if facts is None or not _is_mirrored(facts) or all(_one_port_only(link) for link in links):
-            continue
-        yield (
-            target,
-            fail(
-                f"{_sources(links)} cannot dial into WSL on {target}: Windows' Hyper-V firewall keeps them out",
-                open_windows(facts, _addresses(seen, links)),
-                why=f"WSL is in mirrored mode and dials out well, but nobody can dial {target}",
-            ),
-        )
-
-
-def mirrored_port(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Windows keeps some ports for itself, and a mirrored WSL does not get them."""
-    for target, links in _blocked(seen, (SILENT, REFUSED)).items():
-        facts = seen.facts(target)
-        if facts is None or facts.wsl is None or not all(_one_port_only(link) for link in links):
-            continue
-        port = next(port for port, outcome in links[0].ports.items() if outcome != OPEN)
-        yield (
-            target,
-            fail(
-                f"port {port} of WSL on {target} cannot be reached, others can: Windows keeps it",
-                bash(facts, f"export MASTER_PORT={port + 1000}", note="on every machine"),
-            ),
-        )
+def closed_gates(seen: Examination) -> Iterator[tuple[str, Verdict]]:
+    """Two machines of which neither can dial the other's one port. One direction is enough."""
+    for one, other in _pairs(seen):
+        if one.way == "relayed":
+            yield from _open_one(seen, one, other, is_relayed=True)
+        elif not one.is_open and not (other is not None and other.is_open):
+            yield from _open_one(seen, one, other, is_relayed=False)
 
 
 def lost_packets(seen: Examination) -> Iterator[tuple[str, Verdict]]:
     """Small packets pass and large ones vanish: connections work, collectives hang."""
-    lossy = [
-        link
-        for link in seen.links
-        if link.mtu_wanted is not None and link.mtu_passed is not None and link.mtu_passed < link.mtu_wanted
-    ]
+    lossy = [link for link in seen.links if link.loses_large_packets]
     for machine in _ends_of(seen, lossy):
         facts = seen.facts(machine)
         interface = None if facts is None else training_interface(facts, seen.plan)
@@ -105,20 +34,18 @@ def lost_packets(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             continue
         links = [link for link in lossy if machine in (link.source, link.target)]
         others = sorted({link.target if link.source == machine else link.source for link in links})
-        wanted = max(link.mtu_wanted or 0 for link in links)
-        passed = min(link.mtu_passed or 0 for link in links)
         yield (
             machine,
             fail(
-                f"packets of {wanted} bytes between {machine} and {' and '.join(others)} are lost; {passed} bytes pass",
+                f"large packets between {machine} and {' and '.join(others)} are lost, small ones pass",
                 bash(
                     facts,
-                    f"ip link set dev {interface.name} mtu {passed}",
+                    f"ip link set dev {interface.name} mtu {_PASSES_EVERYWHERE}",
                     note="until the next start",
                     root=True,
-                    undo=[f"ip link set dev {interface.name} mtu {interface.mtu or wanted}"],
+                    undo=[f"ip link set dev {interface.name} mtu {interface.mtu or 1500}"],
                 ),
-                why="ping and ssh work with small packets, collectives hang with large ones",
+                why="ping and ssh work with small packets, training hangs with large ones",
             ),
         )
 
@@ -215,45 +142,79 @@ def _ends_of(seen: Examination, links: list[Link]) -> list[str]:
     return list(dict.fromkeys(link.source for link in links))
 
 
-def _blocked(seen: Examination, outcomes: Iterable[str]) -> dict[str, list[Link]]:
-    """Links with such an outcome on some port, by target."""
-    found: dict[str, list[Link]] = {}
-    for link in seen.links:
-        if any(outcome in outcomes for outcome in link.ports.values()):
-            found.setdefault(link.target, []).append(link)
-    return found
-
-
-def _name_the_wall(seen: Examination, facts: Facts, links: list[Link]) -> Iterator[tuple[str, Verdict]]:
-    """Usually the target's firewall; the source's, if only that one has rules for what goes out."""
-    culprits = [one for one in _facts_of(seen, links) if _blocks_out(one) and not _blocks_in(facts)]
-    for source in culprits:
-        yield (
-            source.machine,
-            fail(f"{source.machine} lets nothing out to the high ports of {facts.machine}", _let_out(source, links)),
-        )
-    rest = [link for link in links if link.source not in {one.machine for one in culprits}]
-    if not rest:
-        return
-    back = {link.source for link in seen.links if link.target == facts.machine and link.is_open}
-    how = "rejects" if all(REFUSED in link.ports.values() for link in rest) else "drops"
-    both = [
-        link.source
-        for link in rest
-        if any(
-            other.source == facts.machine and other.target == link.source and not other.is_open for other in seen.links
-        )
+def _pairs(seen: Examination) -> list[tuple[Link, Link | None]]:
+    """Both directions of every pair, as far as they were tried."""
+    links = {(link.source, link.target): link for link in seen.links}
+    return [
+        (link, links.get((target, source)))
+        for (source, target), link in links.items()
+        if source < target or (target, source) not in links
     ]
-    direction = " (and the other way round)" if both else ""
-    others = f"; {', '.join(sorted(back))} can" if back else ""
-    yield (
-        facts.machine,
-        fail(
-            f"the firewall of {facts.machine} {how} connections from {_sources(rest)} to high ports{direction}{others}",
-            open_for(facts, _addresses(seen, rest)),
-            why="Gloo and NCCL listen on random high ports, and have no option for a range",
-        ),
-    )
+
+
+def _open_one(seen: Examination, one: Link, other: Link | None, *, is_relayed: bool) -> Iterator[tuple[str, Verdict]]:
+    """The fix on one of the two, which is enough; the machine whose firewall has rules comes first."""
+    dialled = [link for link in (one, other) if link is not None]
+    ends = [facts for link in dialled if (facts := seen.facts(link.target)) is not None]
+    if not ends:
+        return
+    ends.sort(key=lambda facts: (facts.machine in seen.translated, not _blocks_in(facts)))
+    fixes = [_opening(seen, facts, [link.source for link in dialled if link.target == facts.machine]) for facts in ends]
+    walled = [facts for link in dialled if (facts := seen.facts(link.source)) is not None and _blocks_out(facts)]
+    if walled and not any(_blocks_in(facts) for facts in ends):
+        fixes.insert(0, _let_out(seen, walled[0], [link.target for link in dialled]))
+    names = f"{one.source} and {one.target}"
+    if is_relayed:
+        yield (
+            fixes[0].machine,
+            warn(
+                f"{names} cannot dial each other: what they send goes through the host",
+                *fixes,
+                why="a relay takes the host's link twice",
+            ),
+        )
+        return
+    met = {link.outcome for link in dialled}
+    if STRANGER in met:
+        target = next(link.target for link in dialled if link.outcome == STRANGER)
+        yield (
+            target,
+            fail(
+                f"something else than {target} answers {_other(one, target)} at port {_port(seen, target)}",
+                by_hand(target, "end that program, or choose another port: potluck host --port, potluck join --port"),
+            ),
+        )
+        return
+    what = f"neither of {names} can dial the other's port {_port(seen, one.target)}: {_met(met)}"
+    interfaces = [training_interface(facts, seen.plan) for facts in ends]
+    if UNREACHABLE in met and any(one is not None and one.kind == WIRELESS for one in interfaces):
+        isolation = "take both off the guest network, switch off client isolation in the router, or use a cable"
+        fixes.insert(0, by_hand(ends[0].machine, isolation))
+    yield fixes[0].machine, fail(what, *fixes, why="one of the two must be able to dial the other, or a third hosts")
+
+
+def _opening(seen: Examination, facts: Facts, sources: list[str]) -> Fix:
+    port = _port(seen, facts.machine)
+    if facts.machine in seen.translated:
+        interface = training_interface(facts, seen.plan)
+        own = interface.addresses[0].partition("/")[0] if interface and interface.addresses else facts.machine
+        where = f"at {seen.addresses[facts.machine]}, what {facts.machine} is behind"
+        return by_hand(facts.machine, f"{where}: forward port {port} to {own}:{port}")
+    return open_for(facts, [seen.addresses[name] for name in sources if name in seen.addresses], port)
+
+
+def _port(seen: Examination, machine: str) -> int:
+    return seen.ports.get(machine) or DEFAULT_PORT
+
+
+def _other(link: Link, machine: str) -> str:
+    return link.source if link.target == machine else link.target
+
+
+def _met(outcomes: set[str]) -> str:
+    if UNREACHABLE in outcomes:
+        return "no route to host"
+    return "a firewall rejects it" if REFUSED in outcomes else "no answer, as when a firewall drops it"
 
 
 def _blocks_in(facts: Facts) -> bool:
@@ -265,34 +226,13 @@ def _blocks_out(facts: Facts) -> bool:
     return any(chain.may_block and chain.hook == "output" for chain in facts.firewall.chains)
 
 
-def _let_out(facts: Facts, links: list[Link]) -> Fix:
+def _let_out(seen: Examination, facts: Facts, targets: list[str]) -> Fix:
     chain = next(chain for chain in facts.firewall.chains if chain.may_block and chain.hook == "output")
     place = f"{chain.family} {chain.table} {chain.name}"
-    targets = ", ".join(sorted({link.address for link in links if link.source == facts.machine}))
-    rule = f"ip daddr '{{ {targets} }}' tcp dport 1024-65535 accept comment potluck"
+    others = [name for name in targets if name != facts.machine]
+    addresses = ", ".join(sorted(seen.addresses[name] for name in others if name in seen.addresses))
+    rule = f"ip daddr '{{ {addresses} }}' tcp dport {_port(seen, others[0])} accept comment potluck"
     return insert_nft_rules(facts, [place], rule, note="for these peers only, until the next start")
-
-
-def _one_port_only(link: Link) -> bool:
-    """Whether a single port is closed while others of the same machine are open."""
-    outcomes = list(link.ports.values())
-    return sum(outcome in (OPEN, STALLED) for outcome in outcomes) == len(outcomes) - 1 and len(outcomes) > 1
-
-
-def _is_mirrored(facts: Facts) -> bool:
-    return facts.wsl is not None and facts.wsl.mode == "mirrored"
-
-
-def _sources(links: list[Link]) -> str:
-    return " and ".join(sorted({link.source for link in links}))
-
-
-def _facts_of(seen: Examination, links: list[Link]) -> list[Facts]:
-    return [facts for link in links if (facts := seen.facts(link.source)) is not None]
-
-
-def _addresses(seen: Examination, links: list[Link]) -> list[str]:
-    return [seen.addresses[link.source] for link in links if link.source in seen.addresses]
 
 
 def _set_clock(facts: Facts) -> Fix:
@@ -302,10 +242,7 @@ def _set_clock(facts: Facts) -> Fix:
 
 
 BETWEEN = (
-    ClusterCheck("ephemeral-ports", "high ports are blocked between machines", high_ports),
-    ClusterCheck("no-route", "'No route to host' from a machine that is there", no_route),
-    ClusterCheck("wsl-mirrored-inbound", "nobody can dial into a mirrored WSL", mirrored_inbound),
-    ClusterCheck("wsl-mirrored-port", "one port of WSL is kept by Windows", mirrored_port),
+    ClusterCheck("gate-closed", "neither of two machines can dial the other's port", closed_gates),
     ClusterCheck("mtu", "large packets are lost on the way", lost_packets),
     ClusterCheck("slow-link", "a link on which the exchange takes long", slow),
     ClusterCheck("clock-skew", "clocks that differ by more than 5 s", clocks),

@@ -1,7 +1,9 @@
 """The interface that training would use, and the one that variables force on it."""
 
+from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.case import Plan, is_within, training_interface
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
+from potluck.doctor.checks.windows import behind_wsl
 from potluck.doctor.finding import Fix, bash, by_hand, export
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRED, WIRELESS, Facts, Interface
 
@@ -80,17 +82,31 @@ def has_network(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def container_bridge(facts: Facts, plan: Plan) -> Verdict:
-    """A container on a bridge has an address that only its own computer can reach."""
-    if facts.system.container is None or facts.wsl is not None:
-        return ok("not in a container" if facts.system.container is None else "not a container of its own")
-    bridged = [a for a in facts.addresses if is_within(a, "172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14")]
-    others = [a for a in facts.addresses if a not in bridged and not is_within(a, "127.0.0.0/8")]
-    if not bridged or others:
-        return ok(f"in a container ({facts.system.container}) with an address of its computer's network")
+def loopback(facts: Facts, plan: Plan) -> Verdict:
+    """Workers listen on addresses of 127.0.0.0/8, which Linux takes as soon as its loopback interface is up."""
+    if facts.loopback is None:
+        return unknown("the loopback interface was not tried")
+    if not facts.loopback:
+        return ok("the loopback interface takes a cluster's addresses")
     return fail(
-        f"{facts.machine} is a container on a bridge: other computers cannot reach {bridged[0]}",
-        by_hand(facts.machine, f"start it with: {facts.system.container} run --network=host --ipc=host ..."),
+        f"the loopback interface of {facts.machine} does not take a cluster's addresses: {facts.loopback}",
+        bash(facts, "ip link set dev lo up", root=True),
+        why="workers listen on 127.0.0.0/8 only; the gate carries what other machines send",
+    )
+
+
+def can_host(facts: Facts, plan: Plan) -> Verdict:
+    """Behind WSL2's NAT or on a container's bridge a machine dials out and trains; only a host must be dialled."""
+    behind = _behind(facts)
+    if behind is None:
+        return ok("other machines can dial this one, as far as it knows")
+    where, fix = behind
+    if not plan.is_host:
+        return ok(f"{where}: it can join and train; to host, others would have to reach its port")
+    return fail(
+        f"{facts.machine} is to be the host, but {where}: other machines cannot dial it",
+        fix,
+        by_hand(facts.machine, "or host on another machine: this one can join and train as it is"),
     )
 
 
@@ -134,6 +150,20 @@ def vpn(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
+def _behind(facts: Facts) -> tuple[str, Fix] | None:
+    """What stands between this machine and the others, and how one port gets through."""
+    if facts.wsl is not None:
+        return behind_wsl(facts)
+    if facts.system.container is None:
+        return None
+    bridged = [a for a in facts.addresses if is_within(a, "172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14")]
+    others = [a for a in facts.addresses if a not in bridged and not is_within(a, "127.0.0.0/8")]
+    if not bridged or others:
+        return None
+    publish = f"{facts.system.container} run --publish {DEFAULT_PORT}:{DEFAULT_PORT} ..."
+    return "it is a container on a bridge", by_hand(facts.machine, f"start it with: {publish}")
+
+
 def _nccl_takes(pattern: str, name: str) -> bool:
     excluded, exact = pattern.startswith("^"), "=" in pattern[:2]
     words = [word for word in pattern.lstrip("^=").split(",") if word]
@@ -165,7 +195,8 @@ INTERFACES = (
     MachineCheck("nccl-ifname", "NCCL_SOCKET_IFNAME matches no interface", nccl_name),
     MachineCheck("virtual-interface", "an interface that leads nowhere is chosen", leads_somewhere),
     MachineCheck("no-network", "no interface is up with an address", has_network),
-    MachineCheck("container-bridge", "a container that other computers cannot reach", container_bridge),
+    MachineCheck("loopback", "the loopback interface does not take a cluster's addresses", loopback),
+    MachineCheck("cannot-host", "other machines cannot dial this one, which is to be the host", can_host),
     MachineCheck("wifi", "training traffic goes over Wi-Fi", wireless),
     MachineCheck("link-speed", "a cable slower than a gigabit", link_speed),
     MachineCheck("vpn-route", "a VPN takes the route to the others", vpn),

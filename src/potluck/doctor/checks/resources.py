@@ -93,6 +93,8 @@ def port(facts: Facts, plan: Plan) -> Verdict:
     taken = facts.listeners[0]
     if plan.host in facts.addresses and plan.host_port == taken.port:
         return ok("potluck host has the meeting port")
+    if plan.host and plan.host not in facts.addresses and "RANK" not in facts.variables:
+        return ok("this machine has joined a host, and needs no port but its gate's")
     who = taken.process or "another program"
     pid = f" (process {taken.pid})" if taken.pid else ""
     verdict = fail if facts.variables.get("RANK") == "0" else warn

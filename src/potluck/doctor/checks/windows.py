@@ -2,8 +2,9 @@
 
 import re
 
+from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.case import Plan, is_within
-from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
+from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
 from potluck.doctor.finding import Fix, by_hand, powershell
 from potluck.machine.facts import Adapter, Facts
 
@@ -24,30 +25,30 @@ def write_mirrored_config(*, undo: bool = False) -> str:
     return f"{keep}; {section}; {add}; $lines | Set-Content {file} -Encoding ascii"
 
 
-def nat(facts: Facts, plan: Plan) -> Verdict:
-    """Other machines cannot dial into WSL2's default NAT network."""
-    if facts.wsl is None:
-        return ok("not in WSL")
+def behind_wsl(facts: Facts) -> tuple[str, Fix] | None:
+    """WSL2's default network is behind NAT: it dials out, and one forwarded port lets others dial it."""
+    assert facts.wsl is not None
     mode = facts.wsl.mode or ("nat" if _looks_like_nat(facts) else None)
-    if mode is None:
-        return unknown(
-            "the networking mode of WSL is not known", by_hand(facts.machine, "type: wslinfo --networking-mode")
-        )
-    if mode == "mirrored":
-        return ok("WSL is in mirrored mode")
+    if mode in (None, "mirrored"):
+        return None
+    where = f"WSL is in {mode} mode"
     build = facts.windows.build if facts.windows else None
-    address = next((a for a in facts.addresses if not is_within(a, "127.0.0.0/8")), "it")
-    what = f"WSL on {facts.machine} is in {mode} mode: other machines cannot dial {address}"
-    if build is not None and build < MIRRORED_BUILD:
-        return fail(
-            what,
-            by_hand(
-                facts.machine,
-                f"build {build} of Windows has no mirrored mode, and a container with host networking sits behind "
-                "the same NAT: update to Windows 11 22H2, or start Linux on this machine itself",
-            ),
-        )
-    return fail(what, mirrored_fix(facts))
+    if build is None or build >= MIRRORED_BUILD:
+        return where, mirrored_fix(facts)
+    address = next((a for a in facts.addresses if not is_within(a, "127.0.0.0/8")), "")
+    where_to = f"listenport={DEFAULT_PORT} listenaddress=0.0.0.0"
+    return where, powershell(
+        facts,
+        f"netsh interface portproxy add v4tov4 {where_to} connectport={DEFAULT_PORT} connectaddress={address}",
+        f"New-NetFirewallRule -Name 'potluck' -DisplayName 'Potluck' -Direction Inbound -Protocol TCP "
+        f"-LocalPort {DEFAULT_PORT} -RemoteAddress LocalSubnet -Action Allow",
+        note="anew after every start of WSL, which changes its address; print the host's line with Windows' address",
+        admin=True,
+        undo=[
+            f"netsh interface portproxy delete v4tov4 {where_to}",
+            "Remove-NetFirewallRule -Name 'potluck'",
+        ],
+    )
 
 
 def mirrored_fix(facts: Facts) -> Fix:
@@ -61,28 +62,12 @@ def mirrored_fix(facts: Facts) -> Fix:
     )
 
 
-def mirrored_unsupported(facts: Facts, plan: Plan) -> Verdict:
-    """The file asks for mirrored, and WSL fell back to NAT."""
-    wsl, build = facts.wsl, facts.windows.build if facts.windows else None
-    if wsl is None or wsl.config_mode != "mirrored" or wsl.mode in (None, "mirrored"):
-        return ok("no mode is asked for that is not in effect")
-    if build is not None and build < MIRRORED_BUILD:
-        return fail(
-            f".wslconfig asks for mirrored networking, but {facts.machine} has build {build} of Windows",
-            by_hand(facts.machine, f"update to Windows 11 22H2 (build {MIRRORED_BUILD}) or newer"),
-        )
-    return fail(
-        f".wslconfig asks for mirrored networking, but {wsl.mode} is in effect on {facts.machine}",
-        powershell(facts, "wsl --update", RESTART_WSL, note="an old WSL, or it was not restarted since"),
-    )
-
-
 def config_encoding(facts: Facts, plan: Plan) -> Verdict:
     """WSL does not read a file with a byte order mark or in UTF-16."""
     if facts.wsl is None or facts.wsl.config_encoding in (None, "ascii"):
         return ok(".wslconfig can be read by WSL, or there is none")
     file = "(Join-Path $env:USERPROFILE '.wslconfig')"
-    return fail(
+    return warn(
         f".wslconfig of {facts.machine} is {facts.wsl.config_encoding}: WSL does not read it",
         powershell(facts, f"(Get-Content {file}) | Set-Content {file} -Encoding ascii", RESTART_WSL),
     )
@@ -180,10 +165,6 @@ def _quoted(text: str) -> str:
 
 
 WINDOWS = (
-    MachineCheck("wsl-nat", "WSL2 is behind NAT", nat),
-    MachineCheck(
-        "wsl-mirrored-unsupported", "mirrored networking is asked for but not in effect", mirrored_unsupported
-    ),
     MachineCheck("wslconfig-encoding", ".wslconfig cannot be read by WSL", config_encoding),
     MachineCheck("wsl-wrong-adapter", "Windows prefers Wi-Fi to the cable", adapter_order),
     MachineCheck("wsl-idle", "WSL ends when its terminal closes", idle),

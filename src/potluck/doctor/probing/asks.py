@@ -36,34 +36,29 @@ class FactsTaken(Message, frozen=True, kw_only=True):
     facts: Facts
 
 
-class OpenPorts(Message, frozen=True, kw_only=True):
-    """Listen on that many random high ports of an address, for whoever knows the word."""
+class OpenPort(Message, frozen=True, kw_only=True):
+    """Listen on a port of an address, or on any if it is 0, for whoever knows the word."""
 
     address: str
-    num_ports: int
+    port: int
     word: str
 
 
-class PortsOpen(Message, frozen=True, kw_only=True):
-    """Where the machine listens now, and a port that is free for a meeting."""
+class PortOpen(Message, frozen=True, kw_only=True):
+    """Where the machine listens now, and a port that is free for a meeting. Port 0: it has another use for the port."""
 
-    ports: tuple[int, ...]
-    datagram_port: int
+    port: int
     free_port: int
 
 
 class Dial(Message, frozen=True, kw_only=True):
-    """Dial a machine that has opened ports, and measure the way to it."""
+    """Dial a machine that has opened a port, and measure the way to it."""
 
     source: str
     target: str
     address: str
-    own_address: str
-    ports: tuple[int, ...]
-    datagram_port: int
+    port: int
     word: str
-    mtu: int | None = None
-    measures_rate: bool = True
 
 
 class Dialled(Message, frozen=True, kw_only=True):
@@ -80,7 +75,8 @@ class Reduce(Message, frozen=True, kw_only=True):
     port: int
     rank: int
     num_machines: int
-    interface: str
+    address: str
+    """Where this machine listens."""
     timeout_s: float = 8.0
 
 
@@ -90,7 +86,7 @@ class Reduced(Message, frozen=True, kw_only=True):
     reduction: Reduction
 
 
-class ClosePorts(Message, frozen=True, kw_only=True):
+class ClosePort(Message, frozen=True, kw_only=True):
     """Stop listening."""
 
 
@@ -98,8 +94,8 @@ class Done(Message, frozen=True, kw_only=True):
     """Nothing more to say."""
 
 
-Ask = Introduce | TakeFacts | OpenPorts | Dial | Reduce | ClosePorts
-Answer = Introduction | FactsTaken | PortsOpen | Dialled | Reduced | Done
+Ask = Introduce | TakeFacts | OpenPort | Dial | Reduce | ClosePort
+Answer = Introduction | FactsTaken | PortOpen | Dialled | Reduced | Done
 
 
 class StationLostError(Exception):

@@ -22,8 +22,10 @@ class WrongTokenError(Exception):
 class Channel:
     """Lines of JSON with a checksum over a key of this connection, the direction and the line's number."""
 
-    def __init__(self, connection: socket.socket, token: str, *, is_server: bool) -> None:
+    def __init__(self, connection: socket.socket, token: str, *, is_server: bool, begun: bytes = b"") -> None:
+        """`begun` is what a server has already read of the client's number."""
         self._connection = connection
+        self._begun = begun
         self._reader = connection.makefile("rb")
         try:
             self._greet(token, is_server=is_server)
@@ -37,7 +39,7 @@ class Channel:
         connection.settimeout(_HANDSHAKE_S)
         mine = secrets.token_hex(_NONCE_HEX // 2)
         connection.sendall(mine.encode() + b"\n")
-        theirs = self._line().decode("ascii", errors="replace")
+        theirs = (self._begun + self._line()).decode("ascii", errors="replace")
         server, client = (mine, theirs) if is_server else (theirs, mine)
         self._key = hmac.digest(token.encode(), f"potluck doctor {server} {client}".encode(), hashlib.sha256)
         self._says, self._hears = (b"server", b"client") if is_server else (b"client", b"server")

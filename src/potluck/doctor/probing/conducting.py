@@ -11,37 +11,36 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potluck.doctor.case import Absence, Examination, Link, Peer, Plan, Reduction, training_interface
+from potluck.doctor.case import Absence, Examination, Link, Peer, Plan, Reduction
 from potluck.doctor.probing.asks import (
     Ask,
-    ClosePorts,
+    ClosePort,
     Dial,
     Dialled,
     Done,
     FactsTaken,
     Introduce,
     Introduction,
-    OpenPorts,
-    PortsOpen,
+    OpenPort,
+    PortOpen,
     Reduce,
     Reduced,
     Station,
     StationLostError,
     TakeFacts,
 )
-from potluck.machine.facts import LOOPBACK, Facts
-from potluck.machine.interfaces import interface_towards
+from potluck.machine.facts import Facts
 
-NUM_PORTS = 4
 Wanted = TypeVar("Wanted")
 
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A machine that is examined, and the address that the others reach it by."""
+    """A machine that is examined, and the address and port that the others reach it by; port 0 is any."""
 
     station: Station
     address: str
+    port: int = 0
     name: str = ""  # unique; where it is not known, the machine tells it
     hostname: str = ""
 
@@ -53,8 +52,9 @@ def examine_stations(
     absent: Mapping[str, Absence] | None = None,
     with_torch: bool = True,
     with_names: bool = True,
+    with_all_reduce: bool = True,
 ) -> Examination:
-    """Facts of all, every ordered pair, then, with torch, one all-reduce. Machines that joined need no names."""
+    """Facts of all, every ordered pair, then one all-reduce. Machines that joined need no names."""
     lost = dict(absent or {})
     with ThreadPoolExecutor(max_workers=max(1, len(seats))) as pool:
         crowd = _Crowd(pool, lost)
@@ -62,20 +62,22 @@ def examine_stations(
         facts = _take_facts(crowd, present, with_torch=with_torch, with_names=with_names)
         word = secrets.token_hex(16)
         opened = crowd.ask(
-            [(seat, OpenPorts(address=seat.address, num_ports=NUM_PORTS, word=word)) for seat in present], PortsOpen
+            [(seat, OpenPort(address=seat.address, port=seat.port, word=word)) for seat in present], PortOpen
         )
         ready = [seat for seat in present if seat.name in opened and seat.name in facts]
         links: list[Link] = []
         for pairs in rounds(range(len(ready))):
-            dials = [
-                (ready[source], _dial(ready[source], ready[target], facts, opened, word)) for source, target in pairs
+            dials: list[tuple[Seat, Ask]] = [
+                (ready[source], _dial(ready[source], ready[target], opened[ready[target].name].port, word))
+                for source, target in pairs
+                if opened[ready[target].name].port
             ]
             links += [one.link for one in crowd.ask(dials, Dialled).values()]
-        crowd.ask([(seat, ClosePorts()) for seat in ready], Done)
+        crowd.ask([(seat, ClosePort()) for seat in ready], Done)
         reductions: tuple[Reduction, ...] | None = None
-        # Where a port is blocked it would only wait for its timeout.
-        if with_torch and len(ready) > 1 and all(link.is_open for link in links):
-            told = crowd.ask(_reduce(ready, facts, opened), Reduced)
+        # Where a way is blocked it would only wait for its timeout.
+        if with_torch and with_all_reduce and len(ready) > 1 and all(link.is_open for link in links):
+            told = crowd.ask(_reduce(ready, opened), Reduced)
             silent = Reduction(machine="", error="it gave no answer")
             reductions = tuple(
                 told[seat.name].reduction if seat.name in told else msgspec.structs.replace(silent, machine=seat.name)
@@ -85,6 +87,7 @@ def examine_stations(
     return Examination(
         machines=tuple(facts[seat.name] for seat in present if seat.name in facts),
         addresses={seat.name: seat.address for seat in present},
+        ports={seat.name: seat.port for seat in present},
         links=tuple(links),
         reductions=reductions,
         absent=lost,
@@ -135,6 +138,7 @@ def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
         Seat(
             seat.station,
             seat.address,
+            seat.port,
             name=one.machine if names.count(one.machine) == 1 else f"{one.machine}@{seat.address}",
             hostname=one.hostname,
         )
@@ -156,41 +160,23 @@ def _peers(seats: Sequence[Seat]) -> tuple[Peer, ...]:
     return tuple(Peer(name=seat.hostname, address=seat.address) for seat in seats)
 
 
-def _dial(source: Seat, target: Seat, facts: Mapping[str, Facts], opened: Mapping[str, PortsOpen], word: str) -> Dial:
-    theirs = opened[target.name]
-    # Both ends agree on packets that fit both of their interfaces; what is lost on the way neither of them sees.
-    ends = [_mtu_towards(target.address, facts[source.name]), _mtu_towards(source.address, facts[target.name])]
-    return Dial(
-        source=source.name,
-        target=target.name,
-        address=target.address,
-        own_address=source.address,
-        ports=theirs.ports,
-        datagram_port=theirs.datagram_port,
-        word=word,
-        mtu=min((mtu for mtu in ends if mtu is not None), default=None),
-    )
+def _dial(source: Seat, target: Seat, port: int, word: str) -> Dial:
+    return Dial(source=source.name, target=target.name, address=target.address, port=port, word=word)
 
 
-def _mtu_towards(address: str, facts: Facts) -> int | None:
-    interface = interface_towards(address, facts.interfaces, facts.routes)
-    return interface.mtu if interface is not None and interface.kind != LOOPBACK else None
-
-
-def _reduce(
-    ready: Sequence[Seat], facts: Mapping[str, Facts], opened: Mapping[str, PortsOpen]
-) -> list[tuple[Seat, Ask]]:
+def _reduce(ready: Sequence[Seat], opened: Mapping[str, PortOpen]) -> list[tuple[Seat, Ask]]:
     first = ready[0]
-    asks: list[tuple[Seat, Ask]] = []
-    for rank, seat in enumerate(ready):
-        interface = training_interface(facts[seat.name], Plan(peers=_peers(ready)))
-        ask = Reduce(
-            machine=seat.name,
-            meeting=first.address,
-            port=opened[first.name].free_port,
-            rank=rank,
-            num_machines=len(ready),
-            interface=interface.name if interface else "",
+    return [
+        (
+            seat,
+            Reduce(
+                machine=seat.name,
+                meeting=first.address,
+                port=opened[first.name].free_port,
+                rank=rank,
+                num_machines=len(ready),
+                address=seat.address,
+            ),
         )
-        asks.append((seat, ask))
-    return asks
+        for rank, seat in enumerate(ready)
+    ]

@@ -1,19 +1,22 @@
-"""`potluck doctor --listen` on one machine, `--reach` on another."""
+"""`potluck doctor --listen` on one machine, `--reach` on another: on the one port that a host or a gate will have."""
 
+import secrets
 import socket
+import threading
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
 
+from potluck.core.environment import DEFAULT_PORT
 from potluck.core.errors import GroupError, SettingsError
 from potluck.doctor.probing.asks import Ask
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
-from potluck.doctor.probing.small_packets import use_small_packets
+from potluck.doctor.probing.ports import OpenedPort, dialled
 from potluck.doctor.probing.station import LocalStation
 
-LISTEN_PORT = 29498
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  the token guards it, and the way in is what is examined
 _REACH_S = 3.0
 
 
@@ -22,7 +25,7 @@ class Target:
     """Where a listening machine is, and the token that it printed."""
 
     address: str
-    port: int = LISTEN_PORT
+    port: int = DEFAULT_PORT
     token: str = ""
 
 
@@ -32,45 +35,42 @@ def parse_target(text: str) -> Target:
     address, _, port = place.partition(":")
     if not address or (port and not port.isdigit()):
         raise SettingsError(f"{text!r} is no machine to reach", fix="write an address, or what --listen has printed")
-    return Target(address, int(port or LISTEN_PORT), token)
+    return Target(address, int(port or DEFAULT_PORT), token)
 
 
 def listen(
-    token: str, say: Callable[[str], None], *, port: int = LISTEN_PORT, ready: Callable[[int], None] = lambda _: None
+    token: str, say: Callable[[str], None], *, port: int = DEFAULT_PORT, ready: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Answer whoever knows the token, one after the other, until interrupted."""
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as server:
-        server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        use_small_packets(server)
+    """Answer whoever knows the token, until interrupted."""
+
+    def converse(connection: socket.socket, begun: bytes) -> None:
+        peer = connection.getpeername()[0]
         try:
-            server.bind(("0.0.0.0", port))  # noqa: S104  the token guards it, and the way in is what is examined
-        except OSError as error:
-            raise GroupError(
-                f"cannot listen on port {port}: {error.strerror}",
-                fix="choose another: potluck doctor --listen --port N",
-            ) from None
-        server.listen()
-        ready(server.getsockname()[1])
-        while True:
-            connection, (peer, _) = server.accept()
-            with connection:
-                try:
-                    channel = Channel(connection, token, is_server=True)
-                    say(f"{peer} examines this machine")
-                    _serve(channel)
-                except WrongTokenError:
-                    say(f"{peer} came with a wrong token")
-                except OSError:
-                    say(f"{peer} has gone")
+            channel = Channel(connection, token, is_server=True, begun=begun)
+            say(f"{peer} examines this machine")
+            _serve(channel, opened)
+        except WrongTokenError:
+            say(f"{peer} came with a wrong token")
+        except OSError:
+            say(f"{peer} has gone")
+
+    try:
+        opened = OpenedPort(_EVERYWHERE, port, secrets.token_hex(16), converse)  # the word comes with an examination
+    except OSError as error:
+        raise GroupError(
+            f"cannot listen on port {port}: {error.strerror}",
+            fix="if this machine has joined a host: potluck doctor --cluster; else choose another port: "
+            "potluck doctor --listen --port N",
+        ) from None
+    with closing(opened):
+        ready(opened.port)
+        threading.Event().wait()
 
 
 def connect(target: Target) -> tuple[RemoteStation, str, str]:
     """The listening machine, its address, and this machine's own on the way to it. OSError if it cannot be reached."""
-    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    connection = dialled(target.address, target.port, _REACH_S, with_small_packets=True)
     try:
-        use_small_packets(connection)
-        connection.settimeout(_REACH_S)
-        connection.connect((target.address, target.port))
         channel = Channel(connection, target.token, is_server=False)
     except WrongTokenError:
         connection.close()
@@ -83,9 +83,9 @@ def connect(target: Target) -> tuple[RemoteStation, str, str]:
     return RemoteStation(channel), str(connection.getpeername()[0]), str(connection.getsockname()[0])
 
 
-def _serve(channel: Channel) -> None:
+def _serve(channel: Channel, opened: OpenedPort) -> None:
     channel.wait_forever()
-    with closing(channel), closing(LocalStation()) as station:
+    with closing(channel), closing(LocalStation(opened=opened)) as station:
         while True:
             question = msgspec.json.decode(channel.hear(), type=Ask)
             channel.say(msgspec.json.encode(station.ask(question)))

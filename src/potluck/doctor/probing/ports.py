@@ -1,14 +1,16 @@
-"""High ports that answer whoever knows a word: with the same word, an echo for the round trip, a sink for the rate."""
+"""A port that answers whoever knows a word: with the same word, an echo for the round trip, a sink for the rate."""
 
 import hashlib
 import hmac
 import secrets
-import selectors
 import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
+
+from potluck.doctor.probing.small_packets import use_small_packets
 
 WORD_BYTES = 32
 PING, SINK = b"P", b"S"
@@ -34,85 +36,90 @@ def greet(connection: socket.socket, word: str) -> bool:
         return False
 
 
-class OpenedPorts:
-    """Listens from now until close(), on ports that the kernel chooses, as it does for Gloo and NCCL."""
+class OpenedPort:
+    """Listens from now until close(). Who begins otherwise than with the word is handed to `others`, if that is given.
 
-    def __init__(self, address: str, num_ports: int, word: str) -> None:
-        self._word = word
-        self._selector = selectors.DefaultSelector()
-        self._sockets = [socket.create_server((address, 0), backlog=16) for _ in range(num_ports)]
-        self._datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-        self._datagrams.bind((address, 0))
-        for one in (*self._sockets, self._datagrams):
-            self._selector.register(one, selectors.EVENT_READ)
-        self._wake, self._woken = socket.socketpair()
-        self._selector.register(self._woken, selectors.EVENT_READ)
+    Where large packets are lost, connections of the doctor's own still get through: they ask for small ones.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        word: str,
+        others: Callable[[socket.socket, bytes], None] | None = None,
+    ) -> None:
+        self.word = word
+        self._others = others
+        self._server = socket.create_server((address, port), backlog=16)
         self._conversations: dict[threading.Thread, socket.socket] = {}
-        self._thread = threading.Thread(target=self._serve, name="doctor ports", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="doctor port", daemon=True)
         self._thread.start()
 
     @property
-    def ports(self) -> tuple[int, ...]:
-        return tuple(one.getsockname()[1] for one in self._sockets)
-
-    @property
-    def datagram_port(self) -> int:
-        return int(self._datagrams.getsockname()[1])
+    def port(self) -> int:
+        return int(self._server.getsockname()[1])
 
     def close(self) -> None:
         """Stop listening, and hang up on whoever still talks."""
-        self._wake.send(b"x")
+        with suppress(OSError):
+            self._server.shutdown(socket.SHUT_RDWR)
         self._thread.join()
-        for one in (*self._sockets, self._datagrams, self._wake, self._woken):
-            one.close()
-        self._selector.close()
+        self._server.close()
         for thread, connection in self._conversations.items():
             with suppress(OSError):  # it has ended
                 connection.shutdown(socket.SHUT_RDWR)
             thread.join()
 
     def _serve(self) -> None:
-        while True:
-            for key, _ in self._selector.select():
-                if key.fileobj is self._woken:
-                    return
-                if key.fileobj is self._datagrams:
-                    self._echo_datagram()
-                else:
-                    assert isinstance(key.fileobj, socket.socket)
-                    self._receive(key.fileobj.accept()[0])
-
-    def _receive(self, connection: socket.socket) -> None:
         """Talk to each in a thread of its own; to no more at a time than could be machines of a run."""
-        self._conversations = {thread: one for thread, one in self._conversations.items() if thread.is_alive()}
-        if len(self._conversations) >= _MOST_CONVERSATIONS:
-            connection.close()
-            return
-        thread = threading.Thread(target=self._converse, args=(connection,), daemon=True)
-        self._conversations[thread] = connection
-        thread.start()
-
-    def _echo_datagram(self) -> None:
-        """Tell how long a datagram was; the answer is short, so that only one direction is tried."""
-        data, sender = self._datagrams.recvfrom(1 << 16)
-        if hmac.compare_digest(data[:WORD_BYTES], digest(self._word, b"datagram")):
-            self._datagrams.sendto(struct.pack("!I", len(data)), sender)
+        while True:
+            try:
+                connection, _ = self._server.accept()
+            except OSError:
+                return
+            self._conversations = {thread: one for thread, one in self._conversations.items() if thread.is_alive()}
+            if len(self._conversations) >= _MOST_CONVERSATIONS:
+                connection.close()
+                continue
+            thread = threading.Thread(target=self._converse, args=(connection,), daemon=True)
+            self._conversations[thread] = connection
+            thread.start()
 
     def _converse(self, connection: socket.socket) -> None:
         with connection:
             connection.settimeout(_GIVE_UP_S)
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             try:
-                if not hmac.compare_digest(receive(connection, WORD_BYTES), digest(self._word, b"stream")):
-                    return
-                connection.sendall(digest(self._word, b"answer"))
-                while order := connection.recv(1):
-                    if order == PING:
-                        connection.sendall(STAMP.pack(time.time()))
-                    elif order == SINK:
-                        connection.sendall(COUNT.pack(*_drain(connection)))
+                begun = receive(connection, WORD_BYTES)
+                if hmac.compare_digest(begun, digest(self.word, b"stream")):
+                    connection.sendall(digest(self.word, b"answer"))
+                    self._measure(connection)
+                elif self._others is not None:
+                    self._others(connection, begun)
             except OSError:  # the dialler went away
                 return
+
+    def _measure(self, connection: socket.socket) -> None:
+        while order := connection.recv(1):
+            if order == PING:
+                connection.sendall(STAMP.pack(time.time()))
+            elif order == SINK:
+                connection.sendall(COUNT.pack(*_drain(connection)))
+
+
+def dialled(address: str, port: int, timeout_s: float, *, with_small_packets: bool = False) -> socket.socket:
+    """A connection, or OSError."""
+    connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    try:
+        if with_small_packets:
+            use_small_packets(connection)
+        connection.settimeout(timeout_s)
+        connection.connect((address, port))
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
 
 def receive(connection: socket.socket, size: int) -> bytes:

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import Sequence
 
+from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.case import OPEN, REFUSED, SILENT, UNREACHABLE, Absence, Examination, Plan
 from potluck.doctor.probing.asks import StationLostError
 from potluck.doctor.probing.channel import RemoteStation
@@ -43,8 +44,10 @@ def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True)
                 absent[target.address] = error.absence
                 continue
             remote.append(station)
-            seats.append(Seat(station, address))
-        return examine_stations([Seat(local, own_address), *seats], plan=plan, absent=absent, with_torch=with_torch)
+            seats.append(Seat(station, address, target.port))
+        here = Seat(local, own_address, DEFAULT_PORT)
+        # What workers open behind their gates is nobody's to dial before they have joined.
+        return examine_stations([here, *seats], plan=plan, absent=absent, with_torch=with_torch, with_all_reduce=False)
     finally:
         local.close()
         for station in remote:

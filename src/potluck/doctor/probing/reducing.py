@@ -5,9 +5,11 @@ import subprocess
 import sys
 import tempfile
 import threading
+from collections.abc import Mapping
 
 import msgspec
 
+from potluck.core.environment import with_variables
 from potluck.doctor.case import Reduction
 from potluck.doctor.explain import explain
 from potluck.doctor.probing.asks import Reduce
@@ -20,10 +22,14 @@ _IMPORT_S = 60.0
 class TorchProcess:
     """Imports torch from the moment it is made; close it."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
         self._process = subprocess.Popen(  # noqa: S603
-            _WORKER, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+            _WORKER,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=with_variables(variables or {}),
         )
         self._lines: queue.Queue[bytes | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, name="doctor torch", daemon=True)

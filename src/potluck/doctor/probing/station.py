@@ -1,6 +1,7 @@
 """This machine's answers when several are examined."""
 
 import socket
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -9,34 +10,46 @@ from potluck.doctor.case import Reduction
 from potluck.doctor.probing.asks import (
     Answer,
     Ask,
-    ClosePorts,
+    ClosePort,
     Dial,
     Dialled,
     Done,
     FactsTaken,
     Introduce,
     Introduction,
-    OpenPorts,
-    PortsOpen,
+    OpenPort,
+    PortOpen,
     Reduce,
     Reduced,
     TakeFacts,
 )
 from potluck.doctor.probing.dialling import dial
-from potluck.doctor.probing.ports import OpenedPorts, free_port
+from potluck.doctor.probing.ports import OpenedPort, free_port
 from potluck.doctor.probing.reducing import TorchProcess
 from potluck.machine.facts import Facts
 from potluck.machine.snapshot import take_facts
 
-_MOST_PORTS = 16
-
 
 class LocalStation:
-    """Answers for this machine. Close it, so that no port stays open."""
+    """Answers for this machine. Close it, so that no port stays open.
 
-    def __init__(self, machine: str = "") -> None:
+    `opened` is a port that is open anyway; `expose` makes a port known to the machines that have joined as well, and
+    `variables` are for a process with torch, so that it can do the same.
+    """
+
+    def __init__(
+        self,
+        machine: str = "",
+        *,
+        opened: OpenedPort | None = None,
+        expose: Callable[[int], None] = lambda _: None,
+        variables: Mapping[str, str] | None = None,
+    ) -> None:
         self._machine = machine or read_environment().machine
-        self._opened: OpenedPorts | None = None
+        self._lent = opened
+        self._opened: OpenedPort | None = None
+        self._expose = expose
+        self._variables = variables
         self._torch: TorchProcess | None = None
 
     def ask(self, question: Ask) -> Answer:
@@ -47,30 +60,26 @@ class LocalStation:
             case TakeFacts(names=names, with_torch=with_torch):
                 facts = self._take_facts(names) if with_torch else take_facts(names_wanted=names, with_torch=False)
                 return FactsTaken(facts=facts)
-            case OpenPorts(address=address, num_ports=num_ports, word=word):
-                self._close_ports()
-                self._opened = OpenedPorts(address, min(num_ports, _MOST_PORTS), word)
-                return PortsOpen(
-                    ports=self._opened.ports, datagram_port=self._opened.datagram_port, free_port=free_port(address)
-                )
+            case OpenPort(address=address, port=port, word=word):
+                return PortOpen(port=self._open_port(address, port, word), free_port=free_port(address))
             case Dial():
                 return Dialled(link=dial(question))
             case Reduce():
                 return Reduced(reduction=self._reduce(question))
-            case ClosePorts():
-                self._close_ports()
+            case ClosePort():
+                self._close_port()
         return Done()
 
     def close(self) -> None:
         """Stop listening, and end the process with torch."""
-        self._close_ports()
+        self._close_port()
         if self._torch is not None:
             self._torch.close()
             self._torch = None
 
     def _take_facts(self, names: tuple[str, ...]) -> Facts:
         """All facts; the process that tells torch's stays for the all-reduce."""
-        self._torch = self._torch or TorchProcess()
+        self._torch = self._torch or TorchProcess(self._variables)
         facts = take_facts(names_wanted=names, with_torch=False)
         installed = facts.software.torch
         if installed is None:
@@ -79,13 +88,25 @@ class LocalStation:
         return msgspec.structs.replace(facts, software=software)
 
     def _reduce(self, wanted: Reduce) -> Reduction:
-        process, self._torch = self._torch or TorchProcess(), None
+        process, self._torch = self._torch or TorchProcess(self._variables), None
         try:
             return process.reduce(wanted)
         finally:
             process.close()
 
-    def _close_ports(self) -> None:
+    def _open_port(self, address: str, port: int, word: str) -> int:
+        self._close_port()
+        if self._lent is not None:
+            self._lent.word = word
+            return self._lent.port
+        try:
+            self._opened = OpenedPort(address, port, word)
+        except OSError:  # a gate or a host has it
+            return 0
+        self._expose(self._opened.port)
+        return self._opened.port
+
+    def _close_port(self) -> None:
         if self._opened is not None:
             self._opened.close()
             self._opened = None

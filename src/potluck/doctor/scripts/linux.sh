@@ -14,14 +14,14 @@ if [ "$(id -u)" -ne 0 ]; then
   exit 1
 fi
 
-# 1. The firewall, for the peers only. Gloo and NCCL listen on random high ports, so all of those are opened to them.
+# 1. The firewall, for the peers and for Potluck's one port only.
 if command -v ufw >/dev/null && ufw status | grep '^Status: active' >/dev/null; then
   for peer in "${peers[@]}"; do
-    ufw allow from "$peer" to any port 1024:65535 proto tcp comment potluck # ufw skips a rule that is there
+    ufw allow from "$peer" to any port @PORT@ proto tcp comment potluck # ufw skips a rule that is there
   done
 elif command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
   for peer in "${peers[@]}"; do
-    rule="rule family=\"ipv4\" source address=\"$peer\" port port=\"1024-65535\" protocol=\"tcp\" accept"
+    rule="rule family=\"ipv4\" source address=\"$peer\" port port=\"@PORT@\" protocol=\"tcp\" accept"
     firewall-cmd --permanent --query-rich-rule="$rule" >/dev/null || firewall-cmd --permanent --add-rich-rule="$rule"
   done
   firewall-cmd --reload
@@ -32,14 +32,14 @@ elif command -v nft >/dev/null && nft list chains | grep 'hook input' >/dev/null
     while read -r family table chain; do
       for peer in "${peers[@]}"; do
         if ! nft list chain "$family" "$table" "$chain" | grep "ip saddr $peer .*comment \"potluck\"" >/dev/null; then
-          nft insert rule "$family" "$table" "$chain" ip saddr "$peer" tcp dport 1024-65535 accept comment potluck
+          nft insert rule "$family" "$table" "$chain" ip saddr "$peer" tcp dport @PORT@ accept comment potluck
         fi
       done
     done
   echo "the rules last until the next start; to keep them, add them to /etc/nftables.conf"
 elif command -v iptables >/dev/null; then
   for peer in "${peers[@]}"; do
-    rule=(INPUT --source "$peer" --protocol tcp --dport 1024:65535 --jump ACCEPT)
+    rule=(INPUT --source "$peer" --protocol tcp --dport @PORT@ --jump ACCEPT)
     iptables --check "${rule[@]}" 2>/dev/null || iptables --insert "${rule[@]}"
   done
 else

@@ -14,11 +14,11 @@ fi
 # 1. The firewall: only rules that the script made.
 if command -v ufw >/dev/null && ufw status | grep '^Status: active' >/dev/null; then
   for peer in "${peers[@]}"; do
-    ufw delete allow from "$peer" to any port 1024:65535 proto tcp || true # gone already
+    ufw delete allow from "$peer" to any port @PORT@ proto tcp || true # gone already
   done
 elif command -v firewall-cmd >/dev/null && firewall-cmd --state >/dev/null 2>&1; then
   for peer in "${peers[@]}"; do
-    rule="rule family=\"ipv4\" source address=\"$peer\" port port=\"1024-65535\" protocol=\"tcp\" accept"
+    rule="rule family=\"ipv4\" source address=\"$peer\" port port=\"@PORT@\" protocol=\"tcp\" accept"
     if firewall-cmd --permanent --query-rich-rule="$rule" >/dev/null; then
       firewall-cmd --permanent --remove-rich-rule="$rule"
     fi
@@ -38,7 +38,7 @@ elif command -v nft >/dev/null && nft list chains | grep 'hook input' >/dev/null
     done
 elif command -v iptables >/dev/null; then
   for peer in "${peers[@]}"; do
-    rule=(INPUT --source "$peer" --protocol tcp --dport 1024:65535 --jump ACCEPT)
+    rule=(INPUT --source "$peer" --protocol tcp --dport @PORT@ --jump ACCEPT)
     while iptables --check "${rule[@]}" 2>/dev/null; do
       iptables --delete "${rule[@]}"
     done

@@ -1,14 +1,14 @@
 # Written by: potluck doctor --fix-script windows
 # For the Windows of @MACHINE@, so that these peers can train with its WSL2: @PEERS@
 # Read it, then run it in PowerShell as administrator: powershell -ExecutionPolicy Bypass -File FILE
-# A second run changes nothing more. It ends all WSL sessions at its end.
+# A second run changes nothing more. Where it changes the network of WSL, it ends all WSL sessions.
 # The script that takes it all back: potluck doctor --fix-script windows --undo
 #Requires -RunAsAdministrator
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 
 $peers = @(@PEERS_QUOTED@)
-$ports = '1024-65535'  # Gloo and NCCL listen on random high ports and have no option for a range
+$port = '@PORT@'  # everything between machines goes through this one
 $vmCreator = '{40E0AC32-46A5-438A-A0B2-2B479E8F2E90}'  # WSL, as Windows knows it
 $build = [Environment]::OSVersion.Version.Build
 $stateFolder = Join-Path $env:ProgramData 'potluck'
@@ -44,14 +44,14 @@ if (@($others | Where-Object { $_.InterfaceMetric -le $address.InterfaceMetric }
     Set-NetIPInterface -InterfaceAlias $alias -AddressFamily IPv4 -InterfaceMetric 10
 }
 
-# 3. The Windows firewall: these peers, and nobody else, reach the high ports.
+# 3. The Windows firewall: these peers, and nobody else, reach the port.
 if (Get-NetFirewallRule -Name 'potluck' -ErrorAction SilentlyContinue) {
     Set-NetFirewallRule -Name 'potluck' -RemoteAddress $peers
 }
 else {
     $rule = @{
         Name = 'potluck'; DisplayName = 'Potluck peers'; Direction = 'Inbound'; Action = 'Allow'
-        Protocol = 'TCP'; LocalPort = $ports; RemoteAddress = $peers; Profile = 'Private'
+        Protocol = 'TCP'; LocalPort = $port; RemoteAddress = $peers; Profile = 'Private'
     }
     New-NetFirewallRule @rule | Out-Null
 }
@@ -72,19 +72,20 @@ if ($build -ge 22621) {
     }
     $rule = @{
         Name = 'potluck'; DisplayName = 'Potluck peers'; Direction = 'Inbound'; Action = 'Allow'
-        VMCreatorId = $vmCreator; Protocol = 'TCP'; LocalPorts = $ports; RemoteAddresses = $peers
+        VMCreatorId = $vmCreator; Protocol = 'TCP'; LocalPorts = $port; RemoteAddresses = $peers
     }
     New-NetFirewallHyperVRule @rule | Out-Null
 }
 else {
-    # 4. This Windows has no mirrored networking. A forwarded port makes the meeting point reachable, but workers
-    #    also dial random ports, which cannot be forwarded: this machine can host, it cannot train.
+    # 4. This Windows has no mirrored networking: the one port is forwarded into WSL. WSL gets another address with
+    #    every start, so this part is needed again then. A machine that only joins can do without: it dials out.
     $guest = (wsl hostname -I).Trim().Split(' ')[0]
-    netsh interface portproxy delete v4tov4 listenport=29500 listenaddress=0.0.0.0 | Out-Null
-    netsh interface portproxy add v4tov4 listenport=29500 listenaddress=0.0.0.0 connectport=29500 connectaddress=$guest
-    Write-Output 'This Windows is older than Windows 11 22H2: only the meeting point is reachable.'
+    netsh interface portproxy delete v4tov4 listenport=$port listenaddress=0.0.0.0 | Out-Null
+    netsh interface portproxy add v4tov4 listenport=$port listenaddress=0.0.0.0 connectport=$port connectaddress=$guest
 }
 
-# 6. WSL takes its new network at the next start.
-wsl --shutdown
+if ($build -ge 22621) {
+    # 6. WSL takes its new network at the next start.
+    wsl --shutdown
+}
 Write-Output 'done; inside WSL see: potluck doctor'

@@ -17,7 +17,7 @@ if (Get-Command Get-NetFirewallHyperVRule -ErrorAction SilentlyContinue) {
 }
 
 # 2. The forwarded port, where there is one.
-netsh interface portproxy delete v4tov4 listenport=29500 listenaddress=0.0.0.0 | Out-Null
+netsh interface portproxy delete v4tov4 listenport=@PORT@ listenaddress=0.0.0.0 | Out-Null
 
 # 3. Profile and metric of the adapter, as they were.
 $stateFile = Join-Path (Join-Path $env:ProgramData 'potluck') 'before.json'

@@ -1,0 +1,30 @@
+"""torchft's reconfigurable Gloo group on one address: left to itself Gloo takes what the hostname resolves to."""
+
+from datetime import timedelta
+from typing import Any
+
+import torch
+from torch import distributed
+from torch.distributed import ProcessGroup, Store  # type: ignore[attr-defined]
+from torchft.process_group import ProcessGroupGloo
+
+_Backend: Any = distributed.ProcessGroupGloo
+
+
+class GlooOnDevice(ProcessGroupGloo):  # type: ignore[misc]
+    """All groups of a worker share one device, and with it one port for the worker's whole life."""
+
+    def __init__(self, timeout: timedelta, device: Any) -> None:
+        super().__init__(timeout=timeout)
+        self._device = device
+
+    def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
+        options = _Backend._Options()
+        options._devices = [self._device]
+        options._timeout = self._timeout
+        backend = _Backend(store, rank, world_size, options)
+        backend._set_sequence_number_for_group()
+        group = ProcessGroup(store, rank, world_size)
+        group._set_default_backend(ProcessGroup.BackendType.GLOO)
+        group._register_backend(torch.device("cpu"), ProcessGroup.BackendType.GLOO, backend)
+        return group

@@ -1,0 +1,1 @@
+"""One port a machine: everything between machines travels encrypted through it, and only members get through."""

@@ -1,0 +1,148 @@
+"""Carries bytes between two connections, in both directions, as fast as each side takes them."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+from typing import Protocol
+
+from potluck.gates.secure import EndOfStreamError
+
+_LAST_BYTES_S = 20.0  # for bytes that an ended connection left to a slow reader
+WELCOME, REFUSED = b"\0", b"\1"
+
+
+class End(Protocol):
+    """One of the two connections."""
+
+    socket: socket.socket
+
+    @property
+    def is_full(self) -> bool:
+        """Whether something that was given still waits for `flush`."""
+        ...
+
+    def take(self) -> memoryview:
+        """What has arrived; valid until the next `take` of any end."""
+        ...
+
+    def give(self, content: memoryview) -> None:
+        """Send, or keep what the kernel does not take."""
+        ...
+
+    def flush(self) -> None:
+        """Try again to send what was kept."""
+        ...
+
+    def close(self, *, is_orderly: bool = True) -> None:
+        """Hang up."""
+        ...
+
+
+class Bridge:
+    """Two connections that are one from now on. It ends when either side ends.
+
+    `near` is the side on this machine, or the one that asked for the bridge; `far` leads to another machine. Where
+    this machine has dialled, the far gate's first byte says whether it lets the connection in.
+    """
+
+    def __init__(self, near: End, far: End, *, awaits_welcome: bool, ended: Callable[["Bridge"], None]) -> None:
+        self.near, self.far = near, far
+        self.sent_bytes = self.received_bytes = 0
+        self._awaits_welcome = awaits_welcome
+        self._ended = ended
+        self._loop = asyncio.get_running_loop()
+        self._outward = _Pump(near, far, self)
+        self._inward = _Pump(far, near, self)
+        self._is_over = False
+        self._is_ending = False
+
+    def begin(self) -> None:
+        """Start with what has already arrived."""
+        for pump in (self._outward, self._inward):
+            if not self._is_ending:
+                pump.start()
+
+    def admit(self, content: memoryview) -> memoryview:
+        """What the far side sent, without the first byte that is for this gate."""
+        if not self._awaits_welcome:
+            return content
+        self._awaits_welcome = False
+        if content[:1] != WELCOME:
+            raise EndOfStreamError(is_orderly=False)
+        return content[1:]
+
+    def end(self, *, is_orderly: bool, full: End | None = None) -> None:
+        """No more is read; what `full` still has to send is sent first."""
+        if self._is_ending:
+            return
+        self._is_ending = True
+        for end in (self.near, self.far):
+            self._loop.remove_reader(end.socket.fileno())
+        if is_orderly and full is not None and full.is_full:
+            self._loop.call_later(_LAST_BYTES_S, self.finish, False)
+        else:
+            self.finish(is_orderly)
+
+    def finish(self, is_orderly: bool) -> None:
+        """Hang up on both sides."""
+        if self._is_over:
+            return
+        self._is_over = self._is_ending = True
+        for end in (self.near, self.far):
+            self._loop.remove_reader(end.socket.fileno())
+            self._loop.remove_writer(end.socket.fileno())
+            end.close(is_orderly=is_orderly)
+        self._ended(self)
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
+
+
+class _Pump:
+    """One direction."""
+
+    def __init__(self, source: End, sink: End, bridge: Bridge) -> None:
+        self._source, self._sink, self._bridge = source, sink, bridge
+        self._is_outward = sink is bridge.far
+        self._loop = asyncio.get_running_loop()
+
+    def start(self) -> None:
+        self._loop.add_reader(self._source.socket.fileno(), self._carry)
+        self._carry()
+
+    def _carry(self) -> None:
+        bridge = self._bridge
+        try:
+            content = self._source.take()
+            if not content:
+                return
+            if self._is_outward:
+                bridge.sent_bytes += len(content)
+            else:
+                content = bridge.admit(content)
+                bridge.received_bytes += len(content)
+            self._sink.give(content)
+        except EndOfStreamError as error:
+            bridge.end(is_orderly=error.is_orderly, full=self._sink)
+            return
+        except OSError:
+            bridge.end(is_orderly=False)
+            return
+        if self._sink.is_full:
+            self._loop.remove_reader(self._source.socket.fileno())
+            self._loop.add_writer(self._sink.socket.fileno(), self._go_on)
+
+    def _go_on(self) -> None:
+        try:
+            self._sink.flush()
+        except OSError:
+            self._bridge.finish(False)
+            return
+        if self._sink.is_full:
+            return
+        self._loop.remove_writer(self._sink.socket.fileno())
+        if self._bridge.is_ending:
+            self._bridge.finish(True)
+        else:
+            self._loop.add_reader(self._source.socket.fileno(), self._carry)

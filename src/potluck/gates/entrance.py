@@ -1,0 +1,102 @@
+"""The one port that strangers can dial: few unfinished handshakes, little time for each, and no word to who fails."""
+
+import asyncio
+import socket
+import ssl
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from potluck.gates.links import BROKEN
+from potluck.gates.secure import EndOfStreamError, SecureEnd
+from potluck.gates.sockets import prepare
+
+GREETING = b"potluck gate 1\n"
+HANDSHAKE_S = 5.0
+_TLS_HANDSHAKE = 0x16
+_MOST_UNFINISHED = 128
+
+
+class Entrance:
+    """Listens, and hands on who has shown a certificate. `service` is for HTTPS, where this machine has a service."""
+
+    def __init__(
+        self,
+        listeners: Sequence[socket.socket],
+        *,
+        members: Callable[[], ssl.SSLContext],
+        service: Callable[[], ssl.SSLContext | None],
+        let_in: Callable[[SecureEnd], Awaitable[None]],
+        serve: Callable[[SecureEnd], Awaitable[None]],
+    ) -> None:
+        self._listeners = listeners
+        self._members = members
+        self._service = service
+        self._let_in = let_in
+        self._serve = serve
+        self._unfinished: dict[asyncio.Task[None], str] = {}
+        self._admitted: set[asyncio.Task[None]] = set()
+        self.num_refused = 0
+
+    async def listen(self) -> None:
+        """Until cancelled."""
+        try:
+            await asyncio.gather(*(self._accept(listener) for listener in self._listeners))
+        finally:
+            for task in [*self._unfinished, *self._admitted]:
+                task.cancel()
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        while True:
+            try:
+                connection, (address, _) = await loop.sock_accept(listener)
+            except OSError:  # no file descriptors left, or gone before it was accepted
+                await asyncio.sleep(0.05)
+                continue
+            if len(self._unfinished) >= _MOST_UNFINISHED:
+                self._drop_one()
+            task = asyncio.ensure_future(self._meet(prepare(connection)))
+            self._unfinished[task] = address
+            task.add_done_callback(self._forget)
+
+    def _drop_one(self) -> None:
+        """The oldest from the address that has most: a member's handshake takes milliseconds, a stranger's may not."""
+        (busiest, _), *_ = Counter(self._unfinished.values()).most_common(1)
+        next(task for task, address in self._unfinished.items() if address == busiest).cancel()
+
+    def _forget(self, task: "asyncio.Task[None]") -> None:
+        self._unfinished.pop(task, None)
+        self._admitted.discard(task)
+
+    async def _meet(self, connection: socket.socket) -> None:
+        try:
+            end, go_on = await asyncio.wait_for(self._prove(connection), HANDSHAKE_S)
+        except (*BROKEN, asyncio.CancelledError):
+            self.num_refused += 1
+            connection.close()
+            return
+        task = asyncio.current_task()
+        assert task is not None
+        self._unfinished.pop(task, None)
+        self._admitted.add(task)
+        with suppress(*BROKEN):
+            await go_on(end)
+
+    async def _prove(self, connection: socket.socket) -> tuple[SecureEnd, Callable[[SecureEnd], Awaitable[None]]]:
+        loop = asyncio.get_running_loop()
+        first = await loop.sock_recv(connection, 1)
+        service = self._service()
+        if first and first[0] == _TLS_HANDSHAKE and service is not None:
+            end = SecureEnd(connection, service, is_server=True, begun=first)
+            await end.shake_hands()
+            return end, self._serve
+        greeting = first
+        while greeting and GREETING.startswith(greeting) and len(greeting) < len(GREETING):
+            greeting += await loop.sock_recv(connection, len(GREETING) - len(greeting)) or b"\0"
+        if greeting != GREETING:
+            raise EndOfStreamError(is_orderly=False)
+        end = SecureEnd(connection, self._members(), is_server=True)
+        await end.shake_hands()
+        return end, self._let_in

@@ -1,0 +1,114 @@
+"""A worker's side of its machine's gate: its ports belong to the run while it lives, and others can dial them."""
+
+import select
+import socket
+import threading
+import time
+from contextlib import suppress
+from typing import TypeVar
+
+import msgspec
+
+from potluck.core.errors import GateError
+from potluck.gates.messages import AskRates, Expose, Exposed, Kind, Rates
+
+_ANSWER_S = 15.0
+_FIND_S = 20.0
+_AGAIN_S = 0.2
+_LOOK_MS = 500
+_LONGEST = 1 << 16
+Wanted = TypeVar("Wanted", Exposed, Rates)
+
+
+class TakenError(Exception):
+    """On another machine some program has one of the ports: open others."""
+
+
+class GateLine:
+    """A conversation with the gate. If the gate is started again, it is told the same again."""
+
+    def __init__(self, path: str, run: str) -> None:
+        self._path = path
+        self._run = run
+        self._ports: dict[int, Kind] = {}
+        self._lock = threading.Lock()
+        self._connection: socket.socket | None = None
+        self._is_closed = threading.Event()
+        self._watch: threading.Thread | None = None
+
+    def expose(self, ports: dict[int, Kind], *, waits: bool = True) -> Exposed:
+        """Let the run's machines dial these ports from now on; waits until they can, where they are in reach."""
+        with self._lock:
+            self._ports |= ports
+            if self._watch is None:
+                self._watch = threading.Thread(target=self._keep, name="potluck-gate-line", daemon=True)
+                self._watch.start()
+            exposed = self._ask(Expose(run=self._run, ports=ports, waits=waits), Exposed)
+        if exposed.taken:
+            port, machine = next(iter(exposed.taken.items()))
+            raise TakenError(f"port {port} is taken on {machine}")
+        return exposed
+
+    def rates(self) -> Rates | None:
+        """How fast this machine sends to the others, if the gate is there."""
+        with self._lock, suppress(OSError, msgspec.MsgspecError):
+            if self._connection is not None:
+                return self._ask(AskRates(), Rates)
+        return None
+
+    def close(self) -> None:
+        """The ports are not the run's any more."""
+        self._is_closed.set()
+        with self._lock:
+            self._hang_up()
+
+    def _ask(self, message: msgspec.Struct, kind: type[Wanted]) -> Wanted:
+        connection = self._connect()
+        connection.sendall(msgspec.json.encode(message) + b"\n")
+        received = b""
+        while not received.endswith(b"\n"):
+            piece = connection.recv(_LONGEST)
+            if not piece:
+                raise ConnectionResetError("the gate has gone")
+            received += piece
+        return msgspec.json.decode(received, type=kind)
+
+    def _connect(self) -> socket.socket:
+        if self._connection is None:
+            deadline = time.monotonic() + _FIND_S
+            while True:
+                connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                connection.settimeout(_ANSWER_S)
+                try:
+                    connection.connect(self._path)
+                    break
+                except OSError as error:
+                    connection.close()
+                    if time.monotonic() > deadline or self._is_closed.is_set():
+                        raise GateError(
+                            f"this machine's gate does not answer: {error.strerror or error}",
+                            fix="see what potluck join or potluck host prints on this machine",
+                        ) from None
+                    time.sleep(_AGAIN_S)
+            self._connection = connection
+        return self._connection
+
+    def _keep(self) -> None:
+        """When the gate ends, tell the next one; what it carried is gone, and the group forms anew."""
+        while not self._is_closed.is_set():
+            connection = self._connection
+            hang_up = select.poll()
+            if connection is not None:
+                with suppress(ValueError):  # it is being closed
+                    hang_up.register(connection, select.POLLRDHUP)
+            if not hang_up.poll(_LOOK_MS) or self._is_closed.is_set():
+                continue
+            with self._lock:
+                self._hang_up()
+                with suppress(OSError, GateError, msgspec.MsgspecError):
+                    self._ask(Expose(run=self._run, ports=self._ports, waits=False), Exposed)
+
+    def _hang_up(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None

@@ -1,0 +1,310 @@
+"""A machine's gate: who may pass, what it stands in for, and what it tells the other gates."""
+
+import asyncio
+import hashlib
+import socket
+import ssl
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from potluck.gates import secure
+from potluck.gates.entrance import HANDSHAKE_S, Entrance
+from potluck.gates.identity import Identity, digest_of
+from potluck.gates.links import BROKEN, Link
+from potluck.gates.loopback import address_of
+from potluck.gates.messages import (
+    Answer,
+    Body,
+    CannotDial,
+    Control,
+    DialMe,
+    Expose,
+    Exposed,
+    Header,
+    Kind,
+    Letter,
+    Links,
+    Member,
+    Open,
+    Ports,
+    Settings,
+    Standing,
+    Undelivered,
+)
+from potluck.gates.ports import ExposedPorts, StandIn, StandIns, in_run, wanted_stand_ins
+from potluck.gates.secure import SecureEnd
+from potluck.gates.streams import Streams
+from potluck.gates.ways import Ways, dial
+
+_STAND_S = 3.0
+
+
+class Gate:
+    """Everything that a gate's process holds. It lets nobody in before `update` was called."""
+
+    def __init__(self, identity: Identity, listeners: Sequence[socket.socket], changed: Callable[[], None]) -> None:
+        self._identity = identity
+        self._changed = changed
+        self._settings = Settings(machine="", host="", block="", members=())
+        self._place = own_place()
+        self._by_digest: dict[bytes, Member] = {}
+        self._members_only = secure.members_only(identity, [])
+        self._anybody = secure.anybody(identity)
+        self._links: dict[str, Link] = {}
+        self._ways = Ways(identity, self._links, self._post)
+        self._exposed = ExposedPorts()
+        self._announced: dict[str, Ports] = {}
+        self._stand_ins = StandIns(self._listen)
+        self._standing: dict[str, Standing] = {}
+        self._undelivered: set[str] = set()
+        self._letter_came = asyncio.Event()
+        self.streams = Streams(lambda: self._settings, self._exposed, self._kind_of, self._ways)
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._has_been_told = asyncio.Event()
+        self._entrance = Entrance(
+            listeners,
+            members=lambda: self._members_only,
+            service=lambda: self._anybody if self._settings.service else None,
+            let_in=self._let_in,
+            serve=self.streams.serve_http,
+        )
+
+    async def listen(self) -> None:
+        """Be a gate until cancelled; who comes before the owner has told anything waits."""
+        try:
+            await self._has_been_told.wait()
+            await self._entrance.listen()
+        finally:
+            self._stand_ins.close()
+            for link in self._links.values():
+                link.close()
+            self.streams.close()
+            for task in self._tasks:
+                task.cancel()
+
+    # What its owner tells and hears
+
+    def update(self, settings: Settings) -> None:
+        """Who is a member now and what runs; whoever is not named any more is cut off at once."""
+        before, self._settings = self._settings, settings
+        self._has_been_told.set()
+        others = {member.machine: member for member in settings.members if member.machine != settings.machine}
+        if before.members != settings.members:
+            self._members_only = secure.members_only(self._identity, [one.certificate for one in others.values()])
+            self._by_digest = {digest_of(ssl.PEM_cert_to_DER_cert(one.certificate)): one for one in others.values()}
+        own = next((one.number for one in settings.members if one.machine == settings.machine), 0)
+        for name, link in list(self._links.items()):
+            known = others.get(name)
+            if known is None or known.certificate != link.member.certificate:
+                link.close()
+                del self._links[name]
+                for kept in (self._announced, self._standing):
+                    kept.pop(name, None)
+            else:
+                link.member = known
+        self.streams.cut(lambda machine, run: machine in self._links and in_run(settings, run, machine))
+        for name, member in others.items():
+            if name not in self._links:
+                self._links[name] = Link(
+                    member,
+                    is_first=own < member.number,
+                    place=self._place,
+                    dial=self._dial_for_letters,
+                    hear=self._hear,
+                    changed=self._link_changed,
+                )
+        self._settle()
+        for name in others:
+            self._announce(name)
+
+    def links(self) -> Links:
+        """How every other machine is reached."""
+        host = self._links.get(self._settings.host)
+        found = []
+        for name, link in sorted(self._links.items()):
+            state = link.state(is_relayed=link is not host and host is not None and host.is_up)
+            sent, received = self.streams.carried(name)
+            found.append(msgspec.structs.replace(state, sent_bytes=sent, received_bytes=received))
+        return Links(links=tuple(found), num_refused=self._entrance.num_refused)
+
+    @property
+    def own_address(self) -> str:
+        """Of this machine, on every machine."""
+        return self.address_of(self._settings.machine)
+
+    def address_of(self, machine: str) -> str:
+        """Of that machine, on every machine."""
+        number = next((one.number for one in self._settings.members if one.machine == machine), 0)
+        return address_of(self._settings.block, number) if number else ""
+
+    # What workers tell
+
+    async def expose(self, conversation: int, asked: Expose) -> Exposed:
+        """A worker has ports of a run open: answered when the run's machines stand in for them, or cannot."""
+        self._exposed.add(conversation, asked.run, asked.ports)
+        others = [name for name in self._links if in_run(self._settings, asked.run, name)]
+        self._undelivered.difference_update(others)
+        for name in others:
+            self._announce(name)
+        version, deadline = self._exposed.version, asyncio.get_running_loop().time() + _STAND_S
+        waiting = []
+        while asked.waits:
+            waiting = [name for name in others if not self._has_settled(name, asked.run, version)]
+            left_s = deadline - asyncio.get_running_loop().time()
+            if not waiting or left_s <= 0:
+                break
+            self._letter_came.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._letter_came.wait(), left_s)
+        missing = {name for name in others if name in waiting or name in self._undelivered}
+        taken = {
+            port: name
+            for name, standing in self._standing.items()
+            if name in others
+            for port in standing.taken
+            if port in asked.ports
+        }
+        return Exposed(
+            standing=tuple(name for name in others if name not in missing), taken=taken, missing=tuple(sorted(missing))
+        )
+
+    def _has_settled(self, machine: str, run: str, version: int) -> bool:
+        link, standing = self._links.get(machine), self._standing.get(machine)
+        if link is None or link.is_here or machine in self._undelivered:
+            return True
+        return standing is not None and standing.version >= version and run in standing.runs
+
+    def withdraw(self, conversation: int) -> None:
+        """A worker has ended, and its ports with it."""
+        runs = self._exposed.drop(conversation)
+        for name in self._links:
+            if any(in_run(self._settings, run, name) for run in runs):
+                self._announce(name)
+
+    # Stand-ins
+
+    def _settle(self) -> None:
+        here = [name for name, link in self._links.items() if link.is_here]
+        self._stand_ins.settle(self._settings, wanted_stand_ins(self._settings, self._announced, here))
+        for name, told in self._announced.items():
+            taken = tuple(one.port for one in self._stand_ins.taken if one.machine == name)
+            known = tuple(run for run in told.runs if in_run(self._settings, run, self._settings.machine))
+            self._post(name, Standing(version=told.version, runs=known, taken=taken))
+
+    def _listen(self, one: StandIn, listener: socket.socket) -> Callable[[], None]:
+        task = self._spawn(self._accept(one, listener))
+
+        def end() -> None:
+            task.cancel()
+
+        return end
+
+    async def _accept(self, one: StandIn, listener: socket.socket) -> None:
+        listener.setblocking(False)
+        with listener:
+            while True:
+                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                self._spawn(self.streams.carry(one, connection))
+
+    def _kind_of(self, one: StandIn) -> Kind:
+        told = self._announced.get(one.machine)
+        return "bulk" if told is None else told.runs.get(one.run, {}).get(one.port, "bulk")
+
+    # Letters
+
+    def _announce(self, machine: str) -> None:
+        self._post(machine, self._exposed.for_machine(machine, self._settings))
+
+    def _post(self, machine: str, body: Body) -> bool:
+        """Over the link to that machine, else through the host."""
+        letter = Letter(sender=self._settings.machine, to=machine, body=body)
+        ways = (self._links.get(machine), self._links.get(self._settings.host))
+        return any(link is not None and link.send(letter) for link in ways)
+
+    def _hear(self, link: Link, letter: Letter) -> None:
+        if letter.to != self._settings.machine:
+            self._pass_on(link, letter)
+        elif link.machine in (letter.sender, self._settings.host):
+            self._read(letter.sender, letter.body)
+
+    def _pass_on(self, link: Link, letter: Letter) -> None:
+        """A host's part, for machines that cannot dial each other; nobody speaks in another's name."""
+        if self._settings.machine != self._settings.host or letter.sender != link.machine:
+            return
+        towards = self._links.get(letter.to)
+        if towards is None or not towards.send(letter):
+            link.send(Letter(sender=letter.to, to=link.machine, body=Undelivered(machine=letter.to)))
+
+    def _read(self, sender: str, body: Body) -> None:
+        if sender not in self._links:
+            return
+        match body:
+            case Ports():
+                self._announced[sender] = body
+                self._undelivered.discard(sender)
+                self._settle()
+            case Standing():
+                self._standing[sender] = body
+            case Undelivered():
+                self._undelivered.add(sender)
+            case DialMe():
+                self._spawn(self._answer(sender, body))
+            case CannotDial(ticket=ticket):
+                self._ways.give_up(sender, ticket)
+        self._letter_came.set()
+
+    def _link_changed(self, link: Link) -> None:
+        if link.is_up:
+            self._undelivered.discard(link.machine)
+            is_host = link.machine == self._settings.host
+            for name, other in self._links.items():
+                if other is link or (is_host and not other.is_up):
+                    self._announce(name)
+            self._settle()
+            self._letter_came.set()
+        else:
+            self._ways.give_up(link.machine)
+        self._changed()
+
+    async def _dial_for_letters(self, member: Member) -> SecureEnd:
+        return await dial(self._identity, member, self._links[member.machine].addresses, "control")
+
+    # Connections from other gates
+
+    async def _let_in(self, end: SecureEnd) -> None:
+        member = self._by_digest.get(digest_of(end.certificate))
+        if member is None:  # it has just left
+            end.close()
+            return
+        header: Any = await asyncio.wait_for(end.receive(Header), HANDSHAKE_S)
+        match header:
+            case Control() if (link := self._links.get(member.machine)) is not None:
+                await link.accept(end, header)
+            case Open():
+                await self.streams.serve(member.machine, end, header)
+            case Answer(ticket=ticket) if self._ways.redeem(member.machine, ticket, end):
+                pass
+            case _:
+                end.close()
+
+    async def _answer(self, machine: str, asked: DialMe) -> None:
+        with suppress(*BROKEN):
+            end = await self._ways.answer(machine, asked)
+            header: Any = await asyncio.wait_for(end.receive(Open), HANDSHAKE_S)
+            await self.streams.serve(machine, end, header)
+
+    def _spawn(self, part: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
+        task = asyncio.ensure_future(part)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def own_place() -> str:
+    """Tells this loopback interface from every other: two machines with the same one dial each other as they are."""
+    parts = [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/net").readlink())]
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,79 @@
+"""A machine's key and self-signed certificate: made once, kept, and known to others by the certificate itself."""
+
+import datetime
+import hashlib
+import secrets
+import ssl
+from dataclasses import dataclass
+from pathlib import Path
+
+from potluck.core.atomic import write_secret
+from potluck.core.errors import GateError
+
+# For programs that know a certificate by its file and ask for a name: addresses change, this does not.
+NAME = "potluck"
+_YEARS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Two files, and the certificate as it travels."""
+
+    certificate_file: Path
+    key_file: Path
+    certificate: str
+
+    @property
+    def digest(self) -> bytes:
+        return digest_of(ssl.PEM_cert_to_DER_cert(self.certificate))
+
+
+def digest_of(der: bytes) -> bytes:
+    """SHA-256 of a certificate: what machines compare."""
+    return hashlib.sha256(der).digest()
+
+
+def load_or_make(folder: Path) -> Identity:
+    """The folder's identity, made if there is none."""
+    certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
+    if not certificate_file.exists() and not key_file.exists():
+        certificate, key = make_certificate()
+        write_secret(key_file, key)
+        write_secret(certificate_file, certificate)
+    try:
+        pem = certificate_file.read_text()
+        ssl.PEM_cert_to_DER_cert(pem)
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate_file, key_file)
+    except (OSError, ValueError, ssl.SSLError) as error:
+        raise GateError(
+            f"this machine's identity in {folder} is damaged: {error}",
+            fix=f"rm -r '{folder}'; a new one is made, and the host's line has to be pasted again",
+        ) from None
+    return Identity(certificate_file, key_file, pem)
+
+
+def make_certificate(days: float = 365 * _YEARS) -> tuple[str, str]:
+    """A new self-signed certificate and its key, in PEM form."""
+    from cryptography import x509  # noqa: PLC0415  needed once in a machine's life
+    from cryptography.hazmat.primitives import hashes, serialization  # noqa: PLC0415
+    from cryptography.hazmat.primitives.asymmetric import ec  # noqa: PLC0415
+    from cryptography.x509.oid import NameOID  # noqa: PLC0415
+
+    key = ec.generate_private_key(ec.SECP256R1())
+    # OpenSSL looks certificates up by their names: each has one of its own.
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{NAME} {secrets.token_hex(16)}")])
+    # A clock that is an hour behind must not find a certificate that is not valid yet.
+    begins = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=2)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(begins)
+        .not_valid_after(begins + datetime.timedelta(days=2 + days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    return certificate.public_bytes(serialization.Encoding.PEM).decode(), pem.decode()

@@ -1,0 +1,250 @@
+"""A link: the connection for letters between this machine and another, dialled by whichever side can."""
+
+import asyncio
+import socket
+import ssl
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from potluck.gates.messages import Control, Frame, Letter, LinkState, Member, Ping, Pong
+from potluck.gates.secure import EndOfStreamError, SecureEnd
+
+_PING_S = 1.0
+_SILENCE_S = 5.0
+_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+_RACE_S = 3.0
+_LOOK_S = 0.01
+BROKEN = (OSError, ssl.SSLError, EndOfStreamError, msgspec.MsgspecError, asyncio.TimeoutError)
+
+
+class Correspondence:
+    """Letters over one connection, for as long as the other side answers."""
+
+    def __init__(self, end: SecureEnd, *, dialled: bool, place: str, hear: Callable[[Letter], None]) -> None:
+        self.dialled = dialled
+        self.place = place
+        self.address = end.socket.getpeername()[0]
+        self.round_trip_s: float | None = None
+        self.began = time.monotonic()
+        self._end = end
+        self._hear = hear
+        self._letters: asyncio.Queue[msgspec.Struct] = asyncio.Queue()
+        self._heard = time.monotonic()
+        self._asked: dict[int, float] = {}
+        self._is_over = asyncio.Event()
+
+    def stop(self) -> None:
+        self._is_over.set()
+
+    def send(self, message: msgspec.Struct) -> None:
+        self._letters.put_nowait(message)
+
+    async def hold(self) -> None:
+        """Until either side breaks off."""
+        parts = (self._read(), self._write(), self._ping(), self._is_over.wait())
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self._end.close()
+
+    async def _read(self) -> None:
+        while True:
+            message: Any = await self._end.receive(Frame)
+            self._heard = time.monotonic()
+            match message:
+                case Ping(number=number):
+                    self.send(Pong(number=number))
+                case Pong(number=number):
+                    if (asked := self._asked.pop(number, None)) is not None:
+                        self.round_trip_s = time.monotonic() - asked
+                case Letter():
+                    self._hear(message)
+
+    async def _write(self) -> None:
+        while True:
+            await self._end.send(await self._letters.get())
+
+    async def _ping(self) -> None:
+        number = 0
+        while time.monotonic() - self._heard < _SILENCE_S:
+            number += 1
+            self._asked = {number: time.monotonic()}
+            self.send(Ping(number=number))
+            await asyncio.sleep(_PING_S)
+
+
+class Link:
+    """The way to one machine: up while there is a correspondence, else dialled again and again."""
+
+    def __init__(
+        self,
+        member: Member,
+        *,
+        is_first: bool,
+        place: str,
+        dial: Callable[[Member], Awaitable[SecureEnd]],
+        hear: Callable[["Link", Letter], None],
+        changed: Callable[["Link"], None],
+    ) -> None:
+        self.member = member
+        self.trouble = ""
+        self._is_first = is_first
+        self._own_place = place
+        self._dial = dial
+        self._hear = hear
+        self._changed = changed
+        self._held: Correspondence | None = None
+        self._has_tried = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._task = asyncio.ensure_future(self._keep())
+
+    @property
+    def machine(self) -> str:
+        return self.member.machine
+
+    @property
+    def is_up(self) -> bool:
+        return self._held is not None
+
+    @property
+    def dialled(self) -> bool:
+        """Whether this machine can dial the other."""
+        return self._held is not None and self._held.dialled
+
+    @property
+    def address(self) -> str:
+        """Where the other one was met."""
+        return "" if self._held is None else self._held.address
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where to dial the other one: first where it was met, if this machine has dialled it there."""
+        known = (self._held.address,) if self._held is not None and self._held.dialled else ()
+        return tuple(dict.fromkeys((*known, *self.member.addresses)))
+
+    @property
+    def is_here(self) -> bool:
+        """Whether both share a loopback interface: two containers, or a test."""
+        return self._held is not None and self._held.place == self._own_place
+
+    def state(self, *, is_relayed: bool) -> LinkState:
+        held = self._held
+        if held is None:
+            return LinkState(
+                machine=self.machine, way="relayed" if is_relayed else "down", trouble=self.trouble or "not tried yet"
+            )
+        return LinkState(
+            machine=self.machine,
+            way="here" if self.is_here else "direct",
+            dialled=held.dialled,
+            address=held.address,
+            round_trip_s=held.round_trip_s,
+            trouble=self.trouble,
+        )
+
+    def send(self, message: msgspec.Struct) -> bool:
+        """Whether it is on its way."""
+        if self._held is None:
+            return False
+        self._held.send(message)
+        return True
+
+    async def tried(self, at_most_s: float) -> None:
+        """Wait until it is up, or was tried in vain."""
+        if not self.is_up:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._has_tried.wait(), at_most_s)
+
+    async def accept(self, end: SecureEnd, control: Control) -> None:
+        """The other side has dialled, and thinks that there is no link."""
+        held = self._held
+        if held is not None and held.dialled and self._is_first and time.monotonic() - held.began < _RACE_S:
+            end.close()  # both dialled at once: the first machine's connection stays
+            return
+        await end.send(Control(place=self._own_place))
+        await self._hold(end, dialled=False, place=control.place)
+
+    async def doubt(self) -> None:
+        """A connection could not be dialled although the link is up: a firewall has closed since. Both try again."""
+        doubted = self._held
+        if doubted is not None:
+            doubted.stop()
+            while self._held is doubted:
+                await asyncio.sleep(_LOOK_S)
+
+    def close(self) -> None:
+        """The machine is no member any more."""
+        self._task.cancel()
+        if self._held is not None:
+            self._held.stop()
+
+    async def _keep(self) -> None:
+        failures = 0
+        while True:
+            await self._idle.wait()
+            try:
+                end = await self._dial(self.member)
+            except BROKEN as error:
+                self.trouble = explain(error)
+                self._has_tried.set()
+                self._changed(self)
+            else:
+                if await self._greet(end):
+                    failures = 0
+            await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+            failures += 1
+
+    async def _greet(self, end: SecureEnd) -> bool:
+        """Correspond over a connection that this machine has dialled; whether the other side wanted that."""
+        try:
+            await end.send(Control(place=self._own_place))
+            answer: Any = await asyncio.wait_for(end.receive(Control), _SILENCE_S)
+        except BROKEN as error:
+            end.close()
+            if not self.is_up:
+                self.trouble = explain(error)
+                self._has_tried.set()
+                self._changed(self)
+            return False
+        await self._hold(end, dialled=True, place=answer.place)
+        return True
+
+    async def _hold(self, end: SecureEnd, *, dialled: bool, place: str) -> None:
+        held = Correspondence(end, dialled=dialled, place=place, hear=lambda letter: self._hear(self, letter))
+        before, self._held = self._held, held
+        if before is not None:
+            before.stop()
+        self.trouble = "" if dialled else self.trouble
+        self._has_tried.set()
+        self._idle.clear()
+        self._changed(self)
+        try:
+            await held.hold()
+        finally:
+            if self._held is held:
+                self._held = None
+                self._has_tried.clear()
+                self._idle.set()
+                self._changed(self)
+
+
+def explain(error: BaseException) -> str:
+    """What dialling met, in a few words."""
+    if isinstance(error, asyncio.TimeoutError):
+        return "no answer"
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return "another machine answers there"
+    if isinstance(error, ssl.SSLError | EndOfStreamError | msgspec.MsgspecError):
+        return "it does not let this machine in"
+    if isinstance(error, socket.gaierror):
+        return "its name is not known"
+    return (getattr(error, "strerror", None) or str(error) or type(error).__name__).lower()

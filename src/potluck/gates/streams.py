@@ -1,0 +1,160 @@
+"""Connections that a gate carries: from a worker here to another machine, from there to a worker here, or past here."""
+
+import asyncio
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from potluck.gates.bridge import REFUSED, WELCOME, Bridge, End
+from potluck.gates.entrance import HANDSHAKE_S
+from potluck.gates.links import BROKEN
+from potluck.gates.loopback import address_of
+from potluck.gates.messages import Kind, Open, Settings
+from potluck.gates.ports import ExposedPorts, StandIn, in_run
+from potluck.gates.secure import PlainEnd, SecureEnd
+from potluck.gates.sockets import is_own_users, prepare, watch_over
+from potluck.gates.ways import NoWayError, Ways
+
+
+class Streams:
+    """All connections that are being carried, and what they have carried so far."""
+
+    def __init__(
+        self,
+        settings: Callable[[], Settings],
+        exposed: ExposedPorts,
+        kind_of: Callable[[StandIn], Kind],
+        ways: Ways,
+    ) -> None:
+        self._settings = settings
+        self._exposed = exposed
+        self._kind_of = kind_of
+        self._ways = ways
+        self._bridges: dict[Bridge, tuple[str, str]] = {}
+        self._ended: dict[str, tuple[int, int]] = {}
+
+    async def carry(self, asked: StandIn, connection: socket.socket) -> None:
+        """From a worker here, which dialled a port of another machine."""
+        near = PlainEnd(prepare(connection))
+        if not is_own_users(connection):
+            near.close(is_orderly=False)
+            return
+        try:
+            far = await self._open(asked, self._kind_of(asked))
+        except BROKEN:
+            near.close(is_orderly=False)
+            return
+        self._join(near, far, machine=asked.machine, run=asked.run, awaits_welcome=True)
+
+    async def _open(self, asked: StandIn, kind: Kind, origin: str = "") -> SecureEnd:
+        settings = self._settings()
+        try:
+            far = await self._ways.reach(asked.machine, kind)
+        except NoWayError:
+            if settings.host in (settings.machine, asked.machine):
+                raise
+            far = await self._ways.reach(settings.host, kind)
+            header = Open(run=asked.run, port=asked.port, to=asked.machine)
+        else:
+            header = Open(run=asked.run, port=asked.port, origin=origin)
+        try:
+            await far.send(header)
+        except BROKEN:
+            far.close(is_orderly=False)
+            raise
+        return far
+
+    async def serve(self, machine: str, end: SecureEnd, asked: Open) -> None:
+        """From another machine's gate: to a worker here, or on to a third machine."""
+        settings = self._settings()
+        try:
+            if asked.to not in ("", settings.machine):
+                far = await self._relay(machine, asked)
+                self._join(end, far, machine=asked.to, run=asked.run, awaits_welcome=False)
+            else:
+                plain = await self._connect(machine, asked)
+                watch_over(end.socket, self._exposed.of(asked.run).get(asked.port, "bulk"))
+                await end.send_plain(WELCOME)
+                self._join(PlainEnd(plain), end, machine=machine, run=asked.run, awaits_welcome=False)
+        except BROKEN:
+            with suppress(*BROKEN):
+                await end.send_plain(REFUSED)
+            end.close()
+
+    async def _connect(self, machine: str, asked: Open) -> socket.socket:
+        """To the worker, if both machines have a part in the run and the port is the run's."""
+        settings = self._settings()
+        origin = asked.origin if machine == settings.host and asked.origin else machine
+        if asked.port not in self._exposed.of(asked.run) or not in_run(settings, asked.run, origin):
+            raise NoWayError(f"{origin} has no part in {asked.run}")
+        own = next(one.number for one in settings.members if one.machine == settings.machine)
+        connection = prepare(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
+        try:
+            address = (address_of(settings.block, own), asked.port)
+            await asyncio.get_running_loop().sock_connect(connection, address)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    async def _relay(self, machine: str, asked: Open) -> SecureEnd:
+        """Only a host does it, for two machines of a run."""
+        settings = self._settings()
+        if settings.machine != settings.host or not all(
+            in_run(settings, asked.run, one) for one in (machine, asked.to)
+        ):
+            raise NoWayError("this machine does not relay that")
+        stand_in = StandIn(asked.to, asked.run, asked.port)
+        return await self._open(stand_in, self._kind_of(stand_in), origin=machine)
+
+    async def serve_http(self, end: SecureEnd) -> None:
+        """To the host's service, which is told who asks in one line first (the PROXY protocol's)."""
+        settings, loop = self._settings(), asyncio.get_running_loop()
+        address, port = end.socket.getpeername()
+        connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        connection.setblocking(False)
+        try:
+            await asyncio.wait_for(loop.sock_connect(connection, settings.service), HANDSHAKE_S)
+            await loop.sock_sendall(connection, f"PROXY TCP4 {address} 0.0.0.0 {port} 0\r\n".encode())
+        except BROKEN:
+            connection.close()
+            end.close()
+            return
+        watch_over(end.socket, "bulk")
+        self._join(PlainEnd(connection), end, machine="", run="", awaits_welcome=False)
+
+    def _join(self, near: End, far: End, *, machine: str, run: str, awaits_welcome: bool) -> None:
+        bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget)
+        self._bridges[bridge] = (machine, run)
+        bridge.begin()
+
+    def _forget(self, bridge: Bridge) -> None:
+        machine, _ = self._bridges.pop(bridge, ("", ""))
+        sent, received = self._ended.get(machine, (0, 0))
+        self._ended[machine] = (sent + bridge.sent_bytes, received + bridge.received_bytes)
+
+    # What the gate does with all of them
+
+    def cut(self, may_stay: Callable[[str, str], bool]) -> None:
+        """End those whose machine or run is not there any more."""
+        for bridge, (machine, run) in list(self._bridges.items()):
+            if machine and not may_stay(machine, run):
+                bridge.finish(False)
+
+    def close(self) -> None:
+        for bridge in list(self._bridges):
+            bridge.finish(False)
+
+    def carried(self, machine: str) -> tuple[int, int]:
+        """Bytes sent to a machine and received from it, so far."""
+        sent, received = self._ended.get(machine, (0, 0))
+        for bridge, (other, _) in self._bridges.items():
+            if other == machine:
+                sent, received = sent + bridge.sent_bytes, received + bridge.received_bytes
+        return sent, received
+
+    def sockets(self) -> Iterator[tuple[str, socket.socket]]:
+        """Connections to other machines, by machine."""
+        for bridge, (machine, _) in self._bridges.items():
+            if machine:
+                yield machine, bridge.far.socket

@@ -1,0 +1,55 @@
+"""What workers of this machine say to its gate, over a Unix socket that is only this user's: a line of JSON each."""
+
+import asyncio
+import os
+import socket
+from contextlib import suppress
+from itertools import count
+from pathlib import Path
+
+import msgspec
+
+from potluck.gates.gate import Gate
+from potluck.gates.messages import AskRates, Expose
+from potluck.gates.rates import RateMeter
+from potluck.gates.sockets import peer_user
+
+_LONGEST_LINE = 1 << 16
+
+
+class WorkerSocket:
+    """Conversations with workers; what one has exposed goes when its conversation ends."""
+
+    def __init__(self, gate: Gate, path: Path) -> None:
+        self._gate = gate
+        self._path = path
+        self._numbers = count(1)
+
+    async def listen(self) -> None:
+        """Until cancelled."""
+        self._path.unlink(missing_ok=True)
+        server = await asyncio.start_unix_server(self._converse, self._path, limit=_LONGEST_LINE)
+        self._path.chmod(0o600)
+        async with server:
+            await server.serve_forever()
+
+    async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number, rates = next(self._numbers), RateMeter(self._gate)
+        try:
+            connection: socket.socket = writer.get_extra_info("socket")
+            if peer_user(connection) != os.getuid():
+                return
+            while line := await reader.readline():
+                match msgspec.json.decode(line, type=Expose | AskRates):
+                    case Expose() as asked:
+                        answer: msgspec.Struct = await self._gate.expose(number, asked)
+                    case AskRates():
+                        answer = rates.look()
+                writer.write(msgspec.json.encode(answer) + b"\n")
+                await writer.drain()
+        except (OSError, ValueError, msgspec.MsgspecError):
+            pass
+        finally:
+            self._gate.withdraw(number)
+            with suppress(OSError):
+                writer.close()
