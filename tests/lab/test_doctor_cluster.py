@@ -23,7 +23,7 @@ def test_three_healthy_machines_are_examined_in_ten_seconds_without_a_warning() 
         done = lab[NAMES[0]].run(command, cwd=ROOT)
         seconds = time.monotonic() - start
     told = json.loads(done.output[done.output.index("{") :])
-    assert {one["status"] for one in told["findings"]} == {"ok"}
+    assert [one for one in told["findings"] if one["status"] != "ok"] == []
     assert seconds < 10
     links = told["seen"]["links"]
     assert {(one["source"], one["target"]) for one in links} == {(a, b) for a in NAMES for b in NAMES if a != b}

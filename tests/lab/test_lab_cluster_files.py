@@ -31,7 +31,18 @@ machines:
 
 
 def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
-    assert shipped_clusters() == ["dsl", "laptops", "mixed", "pair", "twins", "wifi"]
+    assert shipped_clusters() == [
+        "bridge",
+        "dsl",
+        "guarded",
+        "laptops",
+        "mixed",
+        "nat",
+        "oneway",
+        "pair",
+        "twins",
+        "wifi",
+    ]
     cores = {name: [machine.cores for machine in load_cluster(name).machines] for name in shipped_clusters()}
     assert cores["pair"] == [1.0, 0.3]
     assert cores["laptops"] == cores["wifi"] == cores["dsl"] == [0.8, 0.4, 0.2]
@@ -47,6 +58,7 @@ def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
         "twins": {10**9},
         "wifi": {10**8},
         "dsl": {2 * 10**7},
+        **dict.fromkeys(("bridge", "guarded", "nat", "oneway"), {10**9}),
     }
 
 
@@ -124,7 +136,7 @@ def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(tmp_path: Pa
         load_cluster("laptop")
     with pytest.raises(LabError, match="No such file") as caught:
         load_cluster(tmp_path / "none.yaml")
-    assert "dsl, laptops, mixed, pair, twins, wifi" in caught.value.fix
+    assert "bridge, dsl, guarded, laptops, mixed, nat, oneway, pair, twins, wifi" in caught.value.fix
 
 
 def test_a_lab_is_not_called_what_a_path_cannot_hold() -> None:

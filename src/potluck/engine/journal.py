@@ -19,11 +19,13 @@ Watcher: TypeAlias = Callable[[Record, RunState], None]
 class Journal:
     """The event log of one worker, the state it adds up to, and whoever watches."""
 
-    def __init__(self, log: EventLog, metrics_file: Path, watchers: list[Watcher]) -> None:
+    def __init__(
+        self, log: EventLog, metrics_file: Path, watchers: list[Watcher], meter: UsageMeter | None = None
+    ) -> None:
         self._log = log
         self._metrics_file = metrics_file
         self._watchers = watchers
-        self._meter = UsageMeter()
+        self._meter = meter or UsageMeter()
         self.state = replay(read_records(log.path))  # a resumed run goes on in the same file
 
     def emit(self, event: AnyEvent) -> None:

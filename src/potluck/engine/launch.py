@@ -129,7 +129,7 @@ def _reaching(launch: Launch) -> Iterator[None]:
     """Turn what torch raises when workers don't meet into a word about whom and where."""
     try:
         yield
-    except (RuntimeError, TimeoutError) as error:
+    except (RuntimeError, OSError) as error:
         host, port = launch.master or ("", 0)
         raise GroupError(
             f"worker {launch.rank} cannot meet the others at {host}:{port}: {str(error).splitlines()[0]}",

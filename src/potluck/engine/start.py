@@ -11,7 +11,7 @@ import torch
 import yaml
 
 from potluck.core.atomic import write_text
-from potluck.core.environment import read_environment, read_launch
+from potluck.core.environment import Launch, read_environment, read_launch
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
 from potluck.core.version import __version__
@@ -29,6 +29,8 @@ from potluck.engine.state import check_state
 from potluck.events.log import EventLog, read_records
 from potluck.events.state import replay
 from potluck.events.types import RunResumed, RunStarted
+from potluck.gates.exposing import GateLine
+from potluck.machine.usage import UsageMeter
 from potluck.measuring.step_timer import StepTimer
 
 
@@ -110,7 +112,8 @@ def start(
     try:
         if not folder.settings_file.exists():  # a resumed run's settings change when it is sure to go on
             record_settings()
-        journal = Journal(log, folder.metrics_file(launch.worker), [] if watch is None else [watch])
+        watchers = [] if watch is None else [watch]
+        journal = Journal(log, folder.metrics_file(launch.worker), watchers, _usage_meter(launch))
         journal.emit(
             RunStarted(
                 run=folder.name,
@@ -156,6 +159,19 @@ def start(
         restored=restored,
         record_settings=record_settings,
     )
+
+
+def _usage_meter(launch: Launch) -> UsageMeter:
+    """A worker behind a gate sees only the way to the gate; how fast the links are, the gate knows."""
+    if launch.gate is None or launch.gradient_address is not None:
+        return UsageMeter()
+    line = GateLine(launch.gate, launch.gate_run)
+
+    def read_rates() -> tuple[str, dict[str, float]]:
+        rates = line.rates()
+        return ("", {}) if rates is None else (rates.own, rates.sending_bytes_per_s)
+
+    return UsageMeter(read_rates=read_rates)
 
 
 def _claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder:

@@ -50,11 +50,13 @@ class GateLine:
         return exposed
 
     def rates(self) -> Rates | None:
-        """How fast this machine sends to the others, if the gate is there."""
-        with self._lock, suppress(OSError, msgspec.MsgspecError):
-            if self._connection is not None:
-                return self._ask(AskRates(), Rates)
-        return None
+        """How fast this machine has sent to the others since the last question, if the gate is there."""
+        with self._lock:
+            try:
+                return self._ask(AskRates(), Rates, find_s=0.0)
+            except (OSError, GateError, msgspec.MsgspecError):
+                self._hang_up()
+                return None
 
     def close(self) -> None:
         """The ports are not the run's any more."""
@@ -62,8 +64,8 @@ class GateLine:
         with self._lock:
             self._hang_up()
 
-    def _ask(self, message: msgspec.Struct, kind: type[Wanted]) -> Wanted:
-        connection = self._connect()
+    def _ask(self, message: msgspec.Struct, kind: type[Wanted], find_s: float = _FIND_S) -> Wanted:
+        connection = self._connect(find_s)
         connection.sendall(msgspec.json.encode(message) + b"\n")
         received = b""
         while not received.endswith(b"\n"):
@@ -73,9 +75,9 @@ class GateLine:
             received += piece
         return msgspec.json.decode(received, type=kind)
 
-    def _connect(self) -> socket.socket:
+    def _connect(self, find_s: float) -> socket.socket:
         if self._connection is None:
-            deadline = time.monotonic() + _FIND_S
+            deadline = time.monotonic() + find_s
             while True:
                 connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
                 connection.settimeout(_ANSWER_S)

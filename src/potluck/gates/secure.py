@@ -9,6 +9,7 @@ import socket
 import ssl
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -53,6 +54,7 @@ def anybody(identity: Identity) -> ssl.SSLContext:
     return context
 
 
+@lru_cache(maxsize=256)
 def towards(identity: Identity, certificate: str) -> ssl.SSLContext:
     """For dialling one machine, known by its certificate."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity)

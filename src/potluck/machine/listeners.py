@@ -1,17 +1,18 @@
 """Programs that hold the ports training wants."""
 
+import os
 from collections.abc import Sequence
 
 from potluck.machine.facts import Listener
 
 
 def read_listeners(ports: Sequence[int]) -> tuple[Listener, ...]:
-    """Who listens on these ports; the process is known if it is ours or if we are an administrator."""
+    """Who else listens on these ports; the process is known if it is ours or if we are an administrator."""
     import psutil  # noqa: PLC0415  only the commands that need facts pay for it
 
     found: dict[int, Listener] = {}
     for one in psutil.net_connections("tcp"):
-        if one.status == psutil.CONN_LISTEN and one.laddr.port in ports:
+        if one.status == psutil.CONN_LISTEN and one.laddr.port in ports and one.pid != os.getpid():
             found.setdefault(
                 one.laddr.port,
                 Listener(port=one.laddr.port, address=one.laddr.ip, process=_name(one.pid), pid=one.pid),

@@ -1,6 +1,7 @@
 """How busy this machine is, measured from one look to the next."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from potluck.machine.flows import FlowMeter
@@ -34,11 +35,14 @@ class Usage:
 class UsageMeter:
     """Looks every few seconds, when asked at least that often. A look takes about a millisecond."""
 
-    def __init__(self, every_s: float = 5.0) -> None:
+    def __init__(
+        self, every_s: float = 5.0, read_rates: Callable[[], tuple[str, dict[str, float]]] | None = None
+    ) -> None:
         self._every_s = every_s
         self._at = time.monotonic()
         self._sent, self._received = _network_bytes()
-        self._flows = FlowMeter()
+        self._read_rates = read_rates or FlowMeter().look
+        """This machine's address, and the bytes a second to its peers' addresses."""
         self._has_gpus: bool | None = None
         _cpu_busy()  # the first answer has nothing to compare with
 
@@ -52,7 +56,7 @@ class UsageMeter:
             return None
         sent, received = _network_bytes()
         memory = psutil.virtual_memory()
-        address, sending = self._flows.look()
+        address, sending = self._read_rates()
         usage = Usage(
             cpu=_cpu_busy(),
             memory_bytes=int(memory.total - memory.available),

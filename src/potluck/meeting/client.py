@@ -12,6 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from potluck.core.errors import MeetingError
 from potluck.doctor.probing.small_packets import use_small_packets
+from potluck.gates.sockets import watch_over
 from potluck.meeting.home import Membership
 from potluck.meeting.invitation import Invitation, fingerprint_of
 from potluck.meeting.proof import prove, prove_back
@@ -50,6 +51,7 @@ class _PinnedConnection(http.client.HTTPSConnection):
         try:
             if self._with_small_packets:
                 use_small_packets(raw)
+            watch_over(raw, "control")  # a host that forgot this connection while a cable was out is dialled again
             raw.settimeout(self._timeout_s)
             raw.connect((self.host, self.port))
             self.sock: ssl.SSLSocket = self._tls.wrap_socket(raw)
