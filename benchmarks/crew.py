@@ -8,8 +8,9 @@ from pathlib import Path
 import torch
 
 from benchmarks.ddp_baseline import READY
+from benchmarks.lab_gates import LabGates
 from benchmarks.pinning import pin
-from lab import Lab, Machine, Process
+from lab import Lab, Process
 from potluck.events.log import read_records
 from potluck.events.types import Record, StepCommitted
 
@@ -24,10 +25,10 @@ LIGHTHOUSE = [
 START_CORES = 1.0  # importing torch is not what is measured: machines get their declared cores when training runs
 
 
-def worker_variables(host: Machine, runs_dir: Path, expected: int) -> dict[str, str]:
+def worker_variables(host_address: str, runs_dir: Path, expected: int) -> dict[str, str]:
     """What a worker on a lab machine is told: where the others meet, how many they are, where its runs go."""
     return {
-        "POTLUCK_LIGHTHOUSE": f"http://{host.address}:{PORT}",
+        "POTLUCK_LIGHTHOUSE": f"http://{host_address}:{PORT}",
         "POTLUCK_SECRET": SECRET,
         "POTLUCK_RUNS_DIR": str(runs_dir),
         "POTLUCK_WORKERS": str(expected),
@@ -36,10 +37,17 @@ def worker_variables(host: Machine, runs_dir: Path, expected: int) -> dict[str, 
 
 
 class LabCrew:
-    """One worker a machine, a lighthouse on the first."""
+    """One worker a machine, a lighthouse on the first; through gates, as with a host, or directly, as without one."""
 
     def __init__(
-        self, lab: Lab, folder: Path, arguments: list[str], *, expected: int, module: str = "benchmarks.worker"
+        self,
+        lab: Lab,
+        folder: Path,
+        arguments: list[str],
+        *,
+        expected: int,
+        module: str = "benchmarks.worker",
+        is_direct: bool = False,
     ) -> None:
         self.lab = lab
         self.folder = folder
@@ -48,23 +56,32 @@ class LabCrew:
         self._expected = expected
         self._command = [sys.executable, "-m", module]
         self._host = lab.machines[0]
+        self._host_address = self._host.address
         self._declared = {machine.name: machine.cores() for machine in lab.machines}
         self._pinned = pin(lab.machines)
+        self._gates: LabGates | None = None
+        if not is_direct:
+            self._gates = LabGates(lab, folder, lighthouse_port=PORT, pinned=self._pinned)
+            self._host_address = self._gates.address(self._host.name)
+            self._gates.start(*self._declared)
         self.start_lighthouse()
 
     def start_lighthouse(self) -> None:
         """On the first machine, also after it was killed."""
-        self.lighthouse = self._host.start([*LIGHTHOUSE, "--bind", f"{self._host.address}:{PORT}"])
+        self.lighthouse = self._host.start([*LIGHTHOUSE, "--bind", f"{self._host_address}:{PORT}"])
 
     def start(self, name: str, **variables: str) -> Process:
         """Start the machine's worker, or start it again."""
         machine = self.lab[name]
         machine.slow(START_CORES)
+        if self._gates is not None and not self._gates.is_open(name):  # it was killed with its machine
+            self._gates.start(name)
         self.workers[name] = machine.start(
             [*self._pinned[name], *self._command, "--worker", str(self.result(name)), *self._arguments],
             cwd=ROOT,
             env={
-                **worker_variables(self._host, self.folder / name, self._expected),
+                **worker_variables(self._host_address, self.folder / name, self._expected),
+                **({} if self._gates is None else self._gates.variables(name)),
                 "POTLUCK_HOME": str(self.folder / name),
                 **variables,
             },

@@ -83,12 +83,13 @@ def main() -> None:
     """Run every fault, print the table, and end with one JSON line if asked; exit 1 where a bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", help="faults whose name contains this")
+    parser.add_argument("--direct", action="store_true", help="without gates, as workers without a host")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     rows = []
     for fault in FAULTS:
         if options.only is None or options.only in fault.name:
-            rows.append(row := measure(fault))
+            rows.append(row := measure(fault, is_direct=options.direct))
             print(
                 f"{fault.name:26} stall {row['stall_s']:5.2f} s (bar {fault.most_s}), "
                 f"usual step {row['step_s']:.3f} s, "
@@ -101,13 +102,13 @@ def main() -> None:
     sys.exit(any(not row["ok"] for row in rows))
 
 
-def measure(fault: Fault) -> dict[str, object]:
+def measure(fault: Fault, *, is_direct: bool = False) -> dict[str, object]:
     """One run with one fault."""
     is_late_join = fault.name == "late join"
     arguments = ["--steps", str(fault.steps)]
     with tempfile.TemporaryDirectory() as scratch, Lab("laptops") as lab:
         folder = Path(scratch)
-        crew = LabCrew(lab, folder, arguments, expected=2 if is_late_join else 3)
+        crew = LabCrew(lab, folder, arguments, expected=2 if is_late_join else 3, is_direct=is_direct)
         names = [machine.name for machine in lab.machines]
         for name in names:
             if not (is_late_join and name == VICTIM):

@@ -212,7 +212,7 @@ def train(machines: Machines, homes: dict[str, Path], folder: Path, workload: Wo
     ]
 
     def variables(name: str) -> dict[str, str]:
-        return {**worker_variables(host, folder / name, len(homes)), "POTLUCK_HOME": str(homes[name])}
+        return {**worker_variables(host.address, folder / name, len(homes)), "POTLUCK_HOME": str(homes[name])}
 
     try:
         started = machines.start(command, variables)

@@ -9,6 +9,8 @@ from torch.distributed import ProcessGroup, Store  # type: ignore[attr-defined]
 from torchft.process_group import ProcessGroupGloo
 
 _Backend: Any = distributed.ProcessGroupGloo
+# For connecting, which Gloo tries three times: all members have been heard of by then. A collective has its own.
+_CONNECT = timedelta(seconds=4)
 
 
 class GlooOnDevice(ProcessGroupGloo):  # type: ignore[misc]
@@ -21,7 +23,7 @@ class GlooOnDevice(ProcessGroupGloo):  # type: ignore[misc]
     def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
         options = _Backend._Options()
         options._devices = [self._device]
-        options._timeout = self._timeout
+        options._timeout = _CONNECT
         backend = _Backend(store, rank, world_size, options)
         backend._set_sequence_number_for_group()
         group = ProcessGroup(store, rank, world_size)

@@ -264,6 +264,7 @@ class Gate:
             for name, other in self._links.items():
                 if other is link or (is_host and not other.is_up):
                     self._announce(name)
+                other.hurry()
             self._settle()
             self._letter_came.set()
         else:

@@ -15,7 +15,7 @@ from potluck.gates.secure import EndOfStreamError, SecureEnd
 
 _PING_S = 1.0
 _SILENCE_S = 5.0
-_PAUSES_S = (0.2, 0.5, 1.0, 2.0)
+_PAUSES_S = (0.2, 0.5, 1.0)
 _RACE_S = 3.0
 _LOOK_S = 0.01
 BROKEN = (OSError, ssl.SSLError, EndOfStreamError, msgspec.MsgspecError, asyncio.TimeoutError)
@@ -105,6 +105,7 @@ class Link:
         self._has_tried = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
+        self._hurry = asyncio.Event()
         self._task = asyncio.ensure_future(self._keep())
 
     @property
@@ -164,6 +165,11 @@ class Link:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._has_tried.wait(), at_most_s)
 
+    def hurry(self) -> None:
+        """The network is back, by other signs: dial now, and wait no longer for what was sent before."""
+        if not self.is_up:
+            self._hurry.set()
+
     async def accept(self, end: SecureEnd, control: Control) -> None:
         """The other side has dialled, and thinks that there is no link."""
         held = self._held
@@ -191,8 +197,9 @@ class Link:
         failures = 0
         while True:
             await self._idle.wait()
+            self._hurry.clear()
             try:
-                end = await self._dial(self.member)
+                end = await self._dial_in_a_hurry()
             except BROKEN as error:
                 self.trouble = explain(error)
                 self._has_tried.set()
@@ -200,8 +207,23 @@ class Link:
             else:
                 if await self._greet(end):
                     failures = 0
-            await asyncio.sleep(_PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._hurry.wait(), _PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
             failures += 1
+
+    async def _dial_in_a_hurry(self) -> SecureEnd:
+        """Dial; if it becomes urgent meanwhile, dial anew: what was sent into a cut cable is sent again late."""
+        dialling = asyncio.ensure_future(self._dial(self.member))
+        hurrying = asyncio.ensure_future(self._hurry.wait())
+        try:
+            await asyncio.wait((dialling, hurrying), return_when=asyncio.FIRST_COMPLETED)
+            if dialling.done():
+                return dialling.result()
+        finally:
+            hurrying.cancel()
+            if not dialling.done():
+                dialling.cancel()
+        return await self._dial(self.member)
 
     async def _greet(self, end: SecureEnd) -> bool:
         """Correspond over a connection that this machine has dialled; whether the other side wanted that."""

@@ -15,6 +15,9 @@ from potluck.gates.secure import PlainEnd, SecureEnd
 from potluck.gates.sockets import is_own_users, prepare, watch_over
 from potluck.gates.ways import NoWayError, Ways
 
+_PATIENCE_S = 3.0
+_AGAIN_S = 0.1
+
 
 class Streams:
     """All connections that are being carried, and what they have carried so far."""
@@ -40,11 +43,26 @@ class Streams:
             near.close(is_orderly=False)
             return
         try:
-            far = await self._open(asked, self._kind_of(asked))
+            far = await self._open_patiently(asked)
         except BROKEN:
             near.close(is_orderly=False)
             return
         self._join(near, far, machine=asked.machine, run=asked.run, awaits_welcome=True)
+
+    async def _open_patiently(self, asked: StandIn) -> SecureEnd:
+        """A link that was cut comes up again within a second or two, and who dialled meanwhile need not notice.
+
+        Gloo would: a machine whose first connection is reset gives the group up, and the others wait for it.
+        """
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + _PATIENCE_S
+        while True:
+            try:
+                return await self._open(asked, self._kind_of(asked))
+            except BROKEN:
+                if loop.time() > deadline:
+                    raise
+            await asyncio.sleep(_AGAIN_S)
 
     async def _open(self, asked: StandIn, kind: Kind, origin: str = "") -> SecureEnd:
         settings = self._settings()

@@ -13,6 +13,7 @@ from potluck.gates.messages import Answer, Body, CannotDial, DialMe, Kind, Membe
 from potluck.gates.secure import SecureEnd
 from potluck.gates.sockets import prepare, watch_over
 
+_CONNECT_S = 1.0  # a packet that was lost is sent again sooner by dialling again
 _DIAL_S = 3.0
 _AGAIN_S = 1.5  # time for one packet that was lost
 _ANSWER_S = 5.0
@@ -125,7 +126,7 @@ async def _dial_one(identity: Identity, member: Member, address: str, kind: Kind
     connection = prepare(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
     try:
         watch_over(connection, kind)
-        await asyncio.wait_for(loop.sock_connect(connection, (address, member.port)), _DIAL_S)
+        await asyncio.wait_for(loop.sock_connect(connection, (address, member.port)), _CONNECT_S)
         end = SecureEnd(connection, secure.towards(identity, member.certificate), is_server=False)
         await loop.sock_sendall(connection, GREETING)
         await asyncio.wait_for(end.shake_hands(), _DIAL_S)
