@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from benchmarks.gathering import SMALL, Gathering, samples_by_step
 from lab.cluster_file import SHIPPED_DIR
-from tests.lab.gathering import SMALL, Gathering, samples_by_step
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
 # What stands between the machines, and how the links between them go.

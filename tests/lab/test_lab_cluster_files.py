@@ -58,7 +58,7 @@ def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
         "twins": {10**9},
         "wifi": {10**8},
         "dsl": {2 * 10**7},
-        **dict.fromkeys(("bridge", "guarded", "nat", "oneway"), {10**9}),
+        **{key: {10**9} for key in ("bridge", "guarded", "nat", "oneway")},
     }
 
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.lab.gathering import MACHINES, Gathering
+from benchmarks.gathering import MACHINES, Gathering
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(200), pytest.mark.slow]
 LINKS = {"rosa": "1gbit", "lily": "1gbit", "fern": "100mbit"}

@@ -6,8 +6,8 @@ from itertools import pairwise
 
 import pytest
 
+from benchmarks.gathering import SMALL, Gathering
 from potluck.meeting.roster import AWAY_AFTER_S
-from tests.lab.gathering import SMALL, Gathering
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
 

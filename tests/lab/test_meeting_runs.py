@@ -8,8 +8,8 @@ import time
 import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
+from benchmarks.gathering import MACHINES, ROOT, SMALL, Gathering, samples_by_step
 from lab.cluster import FirewallRule
-from tests.lab.gathering import MACHINES, ROOT, SMALL, Gathering, samples_by_step
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
 MOST_TO_FIRST_STEP_S = 15.0

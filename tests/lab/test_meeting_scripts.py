@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.lab.gathering import SMALL, Gathering
+from benchmarks.gathering import SMALL, Gathering
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(200), pytest.mark.slow]
 PAIR = """

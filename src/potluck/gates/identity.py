@@ -52,6 +52,13 @@ def load_or_make(folder: Path) -> Identity:
     return Identity(certificate_file, key_file, pem)
 
 
+def ends_at(certificate: str) -> float:
+    """When a certificate in PEM form ends to be valid, in seconds since 1970; ValueError if it is none."""
+    from cryptography import x509  # noqa: PLC0415
+
+    return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc.timestamp()
+
+
 def make_certificate(days: float = 365 * _YEARS) -> tuple[str, str]:
     """A new self-signed certificate and its key, in PEM form."""
     from cryptography import x509  # noqa: PLC0415  needed once in a machine's life

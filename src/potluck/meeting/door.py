@@ -66,6 +66,7 @@ class Door:
         theirs = request.facts
         doorway.check_versions(theirs, self._facts)
         doorway.check_clock(theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s)
+        doorway.check_certificate(theirs, self._clock())
         holder = self._roster.machines.get(theirs.machine)
         doorway.check_name(theirs, holder.facts if holder else None)
         return JoinAnswer(

@@ -1,6 +1,7 @@
 """Whether a machine that knocks fits in: versions, clock, name. Each refusal says what to type, and where."""
 
 from potluck.core.errors import MeetingError
+from potluck.gates.identity import ends_at
 from potluck.meeting.wire import Facts
 
 MOST_CLOCK_S = 5.0
@@ -34,6 +35,19 @@ def check_clock(theirs: Facts, host: Facts, *, ahead_s: float, round_trip_s: flo
         f"{theirs.machine}'s clock is {abs(ahead_s):.0f} s {direction} {host.machine}'s: logs would not fit together",
         fix=f"on {theirs.machine}: {fix}, then join again",
     )
+
+
+def check_certificate(theirs: Facts, now: float) -> None:
+    """Refuse a machine whose certificate no gate would let in."""
+    try:
+        is_valid = ends_at(theirs.certificate) > now
+    except ValueError:
+        is_valid = False
+    if not is_valid:
+        raise MeetingError(
+            f"the certificate of {theirs.machine} is damaged or has expired: no gate would let it in",
+            fix=f"on {theirs.machine}: rm -r ~/.potluck/identity, then join again; a new one is made",
+        )
 
 
 def check_name(theirs: Facts, holder: Facts | None) -> None:

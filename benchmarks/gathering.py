@@ -11,7 +11,7 @@ from lab.cluster_file import load_cluster
 from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[1]
 POTLUCK = [sys.executable, "-m", "potluck"]
 # Names that nobody resolves, and one's own name at 127.0.1.1: what a home network looks like.
 MACHINES = ("rosa", "lily", "fern")
