@@ -17,6 +17,7 @@ import msgspec
 from potluck.gates.identity import Identity
 
 PIECE_BYTES = 1 << 18
+_FIRST_BYTES = 1 << 15  # of a message: the wire need not wait until all of a large piece is encrypted
 _RECORD_BYTES = 1 << 15  # more than a TLS record, which may stay behind from the piece before
 _LARGEST_MESSAGE = 1 << 20
 _LENGTH_BYTES = 4
@@ -80,6 +81,8 @@ class SecureEnd:
         self._incoming.write(begun)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
         self._rest = NOTHING
+        self._has_more = True
+        """Whether OpenSSL may have something that was received and not yet taken."""
 
     @property
     def certificate(self) -> bytes:
@@ -154,8 +157,7 @@ class SecureEnd:
 
     def take(self) -> memoryview:
         """What has arrived, decrypted; valid until the next call. Nothing if there is nothing yet."""
-        taken = self._decrypt()
-        if taken:
+        if self._has_more and (taken := self._decrypt()):
             return taken
         try:
             received = self.socket.recv_into(_raw)
@@ -191,7 +193,7 @@ class SecureEnd:
         hang_up(self.socket, is_orderly=is_orderly)
 
     def _decrypt(self) -> memoryview:
-        filled = 0
+        filled, self._has_more = 0, True
         try:
             # To the end: the kernel does not tell of what has been read from it, and stays behind here.
             while filled < len(_plain):
@@ -202,7 +204,7 @@ class SecureEnd:
                     raise EndOfStreamError(is_orderly=True)
                 filled += size
         except ssl.SSLWantReadError:
-            pass
+            self._has_more = False
         except ssl.SSLError as error:
             raise EndOfStreamError(is_orderly=False) from error
         return _plain[:filled]
@@ -214,6 +216,7 @@ class PlainEnd:
     def __init__(self, raw: socket.socket) -> None:
         self.socket = raw
         self._rest = NOTHING
+        self._next_bytes = _FIRST_BYTES
 
     @property
     def is_full(self) -> bool:
@@ -222,11 +225,12 @@ class PlainEnd:
     def take(self) -> memoryview:
         """What has arrived; valid until the next call. Nothing if there is nothing yet."""
         try:
-            received = self.socket.recv_into(_raw)
+            received = self.socket.recv_into(_raw, self._next_bytes)
         except BlockingIOError:
             return NOTHING
         if not received:
             raise EndOfStreamError(is_orderly=True)
+        self._next_bytes = PIECE_BYTES if received == self._next_bytes else _FIRST_BYTES
         return _raw[:received]
 
     def give(self, content: memoryview) -> None:
