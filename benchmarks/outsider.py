@@ -268,13 +268,16 @@ class Siege:
     def _ask_as_member(self, gates: list[str]) -> None:
         """Ivy is a member of the cluster and has no part in the run."""
         identity = self._gathering.place("ivy") / "home" / "identity"
+        run_id = json.loads((self._gathering.place("rosa") / "home" / "host" / "runs" / "siege.json").read_text())[
+            "run_id"
+        ]
         answered = []
         for gate, name in zip(gates[:2], ("rosa", "lily"), strict=True):
             ports = ",".join(map(str, sorted(self._listening(name, own=True))))
             other = "lily" if name == "rosa" else "rosa"
             for more in ([], ["--origin", other], ["--to", other], ["--to", other, "--origin", other]):
                 asked = self._intruder(
-                    "ivy", "knock", "--identity", identity, "--run", "siege", "--ports", ports, *more, gate
+                    "ivy", "knock", "--identity", identity, "--run", run_id, "--ports", ports, *more, gate
                 )
                 asked.wait(90)
                 answered += [json.loads(line) for line in asked.output.splitlines()]

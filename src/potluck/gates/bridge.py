@@ -33,6 +33,10 @@ class End(Protocol):
         """Try again to send what was kept."""
         ...
 
+    def say_goodbye(self) -> None:
+        """Nothing more is given: tell the other side, as far as it must be told."""
+        ...
+
     def close(self, *, is_orderly: bool = True) -> None:
         """Hang up."""
         ...
@@ -71,17 +75,32 @@ class Bridge:
             raise EndOfStreamError(is_orderly=False)
         return content[1:]
 
-    def end(self, *, is_orderly: bool, full: End | None = None) -> None:
-        """No more is read; what `full` still has to send is sent first."""
+    def end(self, *, is_orderly: bool) -> None:
+        """No more is read; after an orderly end, what is still to be sent is sent first, and the goodbye."""
         if self._is_ending:
             return
         self._is_ending = True
         for end in (self.near, self.far):
             self._loop.remove_reader(end.socket.fileno())
-        if is_orderly and full is not None and full.is_full:
-            self._loop.call_later(_LAST_BYTES_S, self.finish, False)
-        else:
-            self.finish(is_orderly)
+        if not is_orderly:
+            self.finish(False)
+            return
+        self.far.say_goodbye()
+        for end in (self.near, self.far):
+            if end.is_full:
+                self._loop.add_writer(end.socket.fileno(), self._drain)
+        self._loop.call_later(_LAST_BYTES_S, self.finish, False)
+        self._drain()
+
+    def _drain(self) -> None:
+        try:
+            for end in (self.near, self.far):
+                end.flush()
+        except OSError:
+            self.finish(False)
+            return
+        if not (self.near.is_full or self.far.is_full):
+            self.finish(True)
 
     def finish(self, is_orderly: bool) -> None:
         """Hang up on both sides."""
@@ -93,10 +112,6 @@ class Bridge:
             self._loop.remove_writer(end.socket.fileno())
             end.close(is_orderly=is_orderly)
         self._ended(self)
-
-    @property
-    def is_ending(self) -> bool:
-        return self._is_ending
 
 
 class _Pump:
@@ -124,7 +139,7 @@ class _Pump:
                 bridge.received_bytes += len(content)
             self._sink.give(content)
         except EndOfStreamError as error:
-            bridge.end(is_orderly=error.is_orderly, full=self._sink)
+            bridge.end(is_orderly=error.is_orderly)
             return
         except OSError:
             bridge.end(is_orderly=False)
@@ -142,7 +157,4 @@ class _Pump:
         if self._sink.is_full:
             return
         self._loop.remove_writer(self._sink.socket.fileno())
-        if self._bridge.is_ending:
-            self._bridge.finish(True)
-        else:
-            self._loop.add_reader(self._source.socket.fileno(), self._carry)
+        self._loop.add_reader(self._source.socket.fileno(), self._carry)

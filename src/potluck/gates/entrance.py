@@ -55,6 +55,7 @@ class Entrance:
             except OSError:  # no file descriptors left, or gone before it was accepted
                 await asyncio.sleep(0.05)
                 continue
+            await asyncio.sleep(0)  # whoever dials all the time does not keep the others waiting
             if len(self._unfinished) >= _MOST_UNFINISHED:
                 self._drop_one()
             task = asyncio.ensure_future(self._meet(prepare(connection)))
@@ -64,7 +65,9 @@ class Entrance:
     def _drop_one(self) -> None:
         """The oldest from the address that has most: a member's handshake takes milliseconds, a stranger's may not."""
         (busiest, _), *_ = Counter(self._unfinished.values()).most_common(1)
-        next(task for task, address in self._unfinished.items() if address == busiest).cancel()
+        oldest = next(task for task, address in self._unfinished.items() if address == busiest)
+        del self._unfinished[oldest]
+        oldest.cancel()
 
     def _forget(self, task: "asyncio.Task[None]") -> None:
         self._unfinished.pop(task, None)

@@ -55,7 +55,6 @@ class GateLine:
             try:
                 return self._ask(AskRates(), Rates, find_s=0.0)
             except (OSError, GateError, msgspec.MsgspecError):
-                self._hang_up()
                 return None
 
     def close(self) -> None:
@@ -66,13 +65,17 @@ class GateLine:
 
     def _ask(self, message: msgspec.Struct, kind: type[Wanted], find_s: float = _FIND_S) -> Wanted:
         connection = self._connect(find_s)
-        connection.sendall(msgspec.json.encode(message) + b"\n")
         received = b""
-        while not received.endswith(b"\n"):
-            piece = connection.recv(_LONGEST)
-            if not piece:
-                raise ConnectionResetError("the gate has gone")
-            received += piece
+        try:
+            connection.sendall(msgspec.json.encode(message) + b"\n")
+            while not received.endswith(b"\n"):
+                piece = connection.recv(_LONGEST)
+                if not piece:
+                    raise ConnectionResetError("the gate has gone")
+                received += piece
+        except OSError:
+            self._hang_up()  # an answer that comes late would be taken for the next one's
+            raise
         return msgspec.json.decode(received, type=kind)
 
     def _connect(self, find_s: float) -> socket.socket:
@@ -103,11 +106,12 @@ class GateLine:
             if connection is not None:
                 with suppress(ValueError):  # it is being closed
                     hang_up.register(connection, select.POLLRDHUP)
-            if not hang_up.poll(_LOOK_MS) or self._is_closed.is_set():
+            has_ended = bool(hang_up.poll(_LOOK_MS)) or connection is None
+            if not has_ended or self._is_closed.is_set():
                 continue
-            with self._lock:
-                self._hang_up()
-                with suppress(OSError, GateError, msgspec.MsgspecError):
+            with self._lock, suppress(OSError, GateError, msgspec.MsgspecError):
+                if self._connection is connection:
+                    self._hang_up()
                     self._ask(Expose(run=self._run, ports=self._ports, waits=False), Exposed)
 
     def _hang_up(self) -> None:

@@ -4,8 +4,10 @@ import asyncio
 import hashlib
 import socket
 import ssl
+from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +43,9 @@ from potluck.gates.streams import Streams
 from potluck.gates.ways import Ways, dial
 
 _STAND_S = 3.0
+_AGAIN_S = 0.05
+_MOST_ANSWERS = 64  # connections that one machine may have asked this one to dial, and that are not there yet
+_MOST_CHANGES = 1_000_000  # of a gate's ports while its process lives
 
 
 class Gate:
@@ -60,6 +65,8 @@ class Gate:
         self._announced: dict[str, Ports] = {}
         self._stand_ins = StandIns(self._listen)
         self._standing: dict[str, Standing] = {}
+        self._told: dict[str, Standing] = {}
+        self._answering: Counter[str] = Counter()
         self._undelivered: set[str] = set()
         self._letter_came = asyncio.Event()
         self.streams = Streams(lambda: self._settings, self._exposed, self._kind_of, self._ways)
@@ -90,28 +97,29 @@ class Gate:
 
     def update(self, settings: Settings) -> None:
         """Who is a member now and what runs; whoever is not named any more is cut off at once."""
+        if settings == self._settings:
+            return
         before, self._settings = self._settings, settings
         self._has_been_told.set()
         others = {member.machine: member for member in settings.members if member.machine != settings.machine}
         if before.members != settings.members:
             self._members_only = secure.members_only(self._identity, [one.certificate for one in others.values()])
-            self._by_digest = {digest_of(ssl.PEM_cert_to_DER_cert(one.certificate)): one for one in others.values()}
-        own = next((one.number for one in settings.members if one.machine == settings.machine), 0)
+            self._by_digest = {digest: one for one in others.values() if (digest := _digest(one.certificate))}
         for name, link in list(self._links.items()):
             known = others.get(name)
             if known is None or known.certificate != link.member.certificate:
                 link.close()
                 del self._links[name]
-                for kept in (self._announced, self._standing):
+                for kept in (self._announced, self._standing, self._told):
                     kept.pop(name, None)
             else:
                 link.member = known
-        self.streams.cut(lambda machine, run: machine in self._links and in_run(settings, run, machine))
+        self.streams.cut()
         for name, member in others.items():
             if name not in self._links:
                 self._links[name] = Link(
                     member,
-                    is_first=own < member.number,
+                    is_first=partial(self._is_first, name),
                     place=self._place,
                     dial=self._dial_for_letters,
                     hear=self._hear,
@@ -120,6 +128,11 @@ class Gate:
         self._settle()
         for name in others:
             self._announce(name)
+
+    def _is_first(self, machine: str) -> bool:
+        """Which of two connections stays, when this machine and that one dial each other at the same moment."""
+        numbers = {member.machine: member.number for member in self._settings.members}
+        return numbers.get(self._settings.machine, 0) < numbers.get(machine, 0)
 
     def links(self) -> Links:
         """How every other machine is reached."""
@@ -187,13 +200,16 @@ class Gate:
 
     # Stand-ins
 
-    def _settle(self) -> None:
+    def _settle(self, asked: str = "") -> None:
+        """Stand in for what is known now; others are told what has changed, and who asked in any case."""
         here = [name for name, link in self._links.items() if link.is_here]
-        self._stand_ins.settle(self._settings, wanted_stand_ins(self._settings, self._announced, here))
+        self._stand_ins.settle(wanted_stand_ins(self._settings, self._announced, here))
         for name, told in self._announced.items():
             taken = tuple(one.port for one in self._stand_ins.taken if one.machine == name)
             known = tuple(run for run in told.runs if in_run(self._settings, run, self._settings.machine))
-            self._post(name, Standing(version=told.version, runs=known, taken=taken))
+            standing = Standing(version=told.version, runs=known, taken=taken)
+            if (name == asked or self._told.get(name) != standing) and self._post(name, standing):
+                self._told[name] = standing
 
     def _listen(self, one: StandIn, listener: socket.socket) -> Callable[[], None]:
         task = self._spawn(self._accept(one, listener))
@@ -207,7 +223,11 @@ class Gate:
         listener.setblocking(False)
         with listener:
             while True:
-                connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                try:
+                    connection, _ = await asyncio.get_running_loop().sock_accept(listener)
+                except OSError:  # no file descriptors left for now
+                    await asyncio.sleep(_AGAIN_S)
+                    continue
                 self._spawn(self.streams.carry(one, connection))
 
     def _kind_of(self, one: StandIn) -> Kind:
@@ -216,8 +236,8 @@ class Gate:
 
     # Letters
 
-    def _announce(self, machine: str) -> None:
-        self._post(machine, self._exposed.for_machine(machine, self._settings))
+    def _announce(self, machine: str, *, asks: bool = False) -> None:
+        self._post(machine, self._exposed.for_machine(machine, self._settings, asks=asks))
 
     def _post(self, machine: str, body: Body) -> bool:
         """Over the link to that machine, else through the host."""
@@ -244,14 +264,19 @@ class Gate:
             return
         match body:
             case Ports():
-                self._announced[sender] = body
                 self._undelivered.discard(sender)
-                self._settle()
+                known = self._announced.get(sender)
+                # One that went through the host may come late; another process of that gate counts from elsewhere.
+                if known is None or not 0 < known.version - body.version < _MOST_CHANGES:
+                    self._announced[sender] = body
+                self._settle(sender)
+                if body.asks:
+                    self._announce(sender)
             case Standing():
                 self._standing[sender] = body
             case Undelivered():
                 self._undelivered.add(sender)
-            case DialMe():
+            case DialMe() if self._answering[sender] < _MOST_ANSWERS:
                 self._spawn(self._answer(sender, body))
             case CannotDial(ticket=ticket):
                 self._ways.give_up(sender, ticket)
@@ -263,7 +288,9 @@ class Gate:
             is_host = link.machine == self._settings.host
             for name, other in self._links.items():
                 if other is link or (is_host and not other.is_up):
-                    self._announce(name)
+                    # What the other one told meanwhile may have been lost.
+                    self._told.pop(name, None)
+                    self._announce(name, asks=True)
                 other.hurry()
             self._settle()
             self._letter_came.set()
@@ -282,6 +309,9 @@ class Gate:
             end.close()
             return
         header: Any = await asyncio.wait_for(end.receive(Header), HANDSHAKE_S)
+        if member.machine not in self._links:  # it has left since
+            end.close()
+            return
         match header:
             case Control() if (link := self._links.get(member.machine)) is not None:
                 await link.accept(end, header)
@@ -293,16 +323,28 @@ class Gate:
                 end.close()
 
     async def _answer(self, machine: str, asked: DialMe) -> None:
-        with suppress(*BROKEN):
-            end = await self._ways.answer(machine, asked)
-            header: Any = await asyncio.wait_for(end.receive(Open), HANDSHAKE_S)
-            await self.streams.serve(machine, end, header)
+        self._answering[machine] += 1
+        try:
+            with suppress(*BROKEN):
+                end = await self._ways.answer(machine, asked)
+                header: Any = await asyncio.wait_for(end.receive(Open), HANDSHAKE_S)
+                await self.streams.serve(machine, end, header)
+        finally:
+            self._answering[machine] -= 1
 
     def _spawn(self, part: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(part)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _digest(certificate: str) -> bytes:
+    """Of a member's certificate; nothing, if it is none: that machine stays outside, the others do not."""
+    try:
+        return digest_of(ssl.PEM_cert_to_DER_cert(certificate))
+    except ValueError:
+        return b""
 
 
 def own_place() -> str:

@@ -18,6 +18,7 @@ _SILENCE_S = 5.0
 _PAUSES_S = (0.2, 0.5, 1.0)
 _RACE_S = 3.0
 _LOOK_S = 0.01
+_MOST_LETTERS = 1000
 BROKEN = (OSError, ssl.SSLError, EndOfStreamError, msgspec.MsgspecError, asyncio.TimeoutError)
 
 
@@ -37,11 +38,18 @@ class Correspondence:
         self._asked: dict[int, float] = {}
         self._is_over = asyncio.Event()
 
+    @property
+    def is_young(self) -> bool:
+        """Whether it is so new that the other machine may have dialled at the same moment."""
+        return time.monotonic() - self.began < _RACE_S
+
     def stop(self) -> None:
         self._is_over.set()
 
     def send(self, message: msgspec.Struct) -> None:
         self._letters.put_nowait(message)
+        if self._letters.qsize() > _MOST_LETTERS:  # the other side does not read
+            self.stop()
 
     async def hold(self) -> None:
         """Until either side breaks off."""
@@ -88,7 +96,7 @@ class Link:
         self,
         member: Member,
         *,
-        is_first: bool,
+        is_first: Callable[[], bool],
         place: str,
         dial: Callable[[Member], Awaitable[SecureEnd]],
         hear: Callable[["Link", Letter], None],
@@ -173,7 +181,7 @@ class Link:
     async def accept(self, end: SecureEnd, control: Control) -> None:
         """The other side has dialled, and thinks that there is no link."""
         held = self._held
-        if held is not None and held.dialled and self._is_first and time.monotonic() - held.began < _RACE_S:
+        if held is not None and held.dialled and self._is_first() and held.is_young:
             end.close()  # both dialled at once: the first machine's connection stays
             return
         await end.send(Control(place=self._own_place))
@@ -199,14 +207,12 @@ class Link:
             await self._idle.wait()
             self._hurry.clear()
             try:
-                end = await self._dial_in_a_hurry()
+                if await self._greet(await self._dial_in_a_hurry()):
+                    failures = 0
             except BROKEN as error:
                 self.trouble = explain(error)
                 self._has_tried.set()
                 self._changed(self)
-            else:
-                if await self._greet(end):
-                    failures = 0
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._hurry.wait(), _PAUSES_S[min(failures, len(_PAUSES_S) - 1)])
             failures += 1
@@ -241,6 +247,9 @@ class Link:
         return True
 
     async def _hold(self, end: SecureEnd, *, dialled: bool, place: str) -> None:
+        if dialled and not self._is_first() and self._held is not None and self._held.is_young:
+            end.close()  # both dialled at once, and the other one's connection was here first
+            return
         held = Correspondence(end, dialled=dialled, place=place, hear=lambda letter: self._hear(self, letter))
         before, self._held = self._held, held
         if before is not None:
@@ -248,8 +257,8 @@ class Link:
         self.trouble = "" if dialled else self.trouble
         self._has_tried.set()
         self._idle.clear()
-        self._changed(self)
         try:
+            self._changed(self)
             await held.hold()
         finally:
             if self._held is held:

@@ -69,13 +69,15 @@ async def _obey(gate: Gate) -> None:
 
 async def _tell(gate: Gate, has_changed: asyncio.Event) -> None:
     """The links, when one of them has changed, and every few seconds for what is counted."""
-    told = None
+    told, left = None, b""
+    os.set_blocking(sys.stdout.fileno(), False)  # an owner that is stopped (Ctrl-Z) does not stop the gate
     while True:
         links = gate.links()
-        if links != told:
-            sys.stdout.buffer.write(msgspec.json.encode(links) + b"\n")
-            sys.stdout.buffer.flush()
-            told = links
+        if links != told and not left:
+            left, told = msgspec.json.encode(links) + b"\n", links
+        if left:
+            with suppress(BlockingIOError):
+                left = left[os.write(sys.stdout.fileno(), left) :]
         has_changed.clear()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(has_changed.wait(), _TELL_S)

@@ -1,10 +1,12 @@
 """What gates, their owners and workers tell each other: plain data, as JSON, checked when it arrives."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
 Kind = Literal["control", "bulk"]
+Port = Annotated[int, msgspec.Meta(ge=1024, le=65535)]
+KnownPorts = Annotated[dict[Port, Kind], msgspec.Meta(max_length=256)]
 Way = Literal["here", "direct", "relayed", "down"]
 
 
@@ -63,7 +65,7 @@ class Expose(Message, frozen=True, kw_only=True):
     """These ports of this machine's loopback address belong to a run, for as long as this conversation lasts."""
 
     run: str
-    ports: dict[int, Kind]
+    ports: KnownPorts
     waits: bool = True  # for the answer, until the run's machines stand in for the ports
 
 
@@ -99,7 +101,7 @@ class Open(Message, frozen=True, kw_only=True):
     """This connection goes on to a port of a run on the machine that is asked, or on another one through the host."""
 
     run: str
-    port: int
+    port: Port
     to: str = ""
     origin: str = ""  # told by the host, where it relays
 
@@ -120,7 +122,8 @@ class Ports(Message, frozen=True, kw_only=True):
     """What the sender's workers have open, run by run."""
 
     version: int
-    runs: dict[str, dict[int, Kind]]
+    runs: Annotated[dict[str, KnownPorts], msgspec.Meta(max_length=64)]
+    asks: bool = False  # for the receiver's own
 
 
 class Standing(Message, frozen=True, kw_only=True):

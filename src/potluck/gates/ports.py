@@ -16,6 +16,7 @@ class StandIn(NamedTuple):
     machine: str
     run: str
     port: int
+    address: str = ""
 
 
 class ExposedPorts:
@@ -43,23 +44,25 @@ class ExposedPorts:
                     found |= ports
         return found
 
-    def for_machine(self, machine: str, settings: Settings) -> Ports:
+    def for_machine(self, machine: str, settings: Settings, *, asks: bool) -> Ports:
         """All that this machine may know of."""
         runs = {run: ports for run in settings.runs if in_run(settings, run, machine) and (ports := self.of(run))}
-        return Ports(version=self.version, runs=runs)
+        return Ports(version=self.version, runs=runs, asks=asks)
 
 
 def in_run(settings: Settings, run: str, machine: str) -> bool:
-    """Whether a machine has a part in a run: it trains, or it hosts."""
-    return run in settings.runs and (machine in settings.runs[run] or machine == settings.host)
+    """Whether a machine has a part in a run: it is a member, and trains or hosts."""
+    is_member = any(member.machine == machine for member in settings.members)
+    return is_member and run in settings.runs and (machine in settings.runs[run] or machine == settings.host)
 
 
 def wanted_stand_ins(settings: Settings, announced: Mapping[str, Ports], here: Iterable[str]) -> set[StandIn]:
     """Ports of others that this machine's workers may dial; machines on the same loopback are dialled as they are."""
     mine = {run for run, machines in settings.runs.items() if settings.machine in machines}
     members = {member.machine for member in settings.members} - {settings.machine, *here}
+    numbers = {member.machine: member.number for member in settings.members}
     return {
-        StandIn(machine, run, port)
+        StandIn(machine, run, port, address_of(settings.block, numbers[machine]))
         for machine, told in announced.items()
         if machine in members
         for run, ports in told.runs.items()
@@ -76,15 +79,14 @@ class StandIns:
         self._open: dict[StandIn, Callable[[], None]] = {}
         self.taken: dict[StandIn, str] = {}
 
-    def settle(self, settings: Settings, wanted: set[StandIn]) -> None:
+    def settle(self, wanted: set[StandIn]) -> None:
         """Open what is wanted and not open, close what is not wanted."""
-        numbers = {member.machine: member.number for member in settings.members}
         for gone in self._open.keys() - wanted:
             self._open.pop(gone)()
         self.taken = {one: why for one, why in self.taken.items() if one in wanted}
         for one in sorted(wanted - self._open.keys()):
             try:
-                listener = socket.create_server((address_of(settings.block, numbers[one.machine]), one.port))
+                listener = socket.create_server((one.address, one.port))
             except OSError as error:
                 is_taken = error.errno == errno.EADDRINUSE
                 self.taken[one] = "another program has it" if is_taken else str(error.strerror or error).lower()

@@ -52,8 +52,9 @@ class GateProcess:
 
     def close(self) -> None:
         """End the gate, and all connections with it."""
-        self._is_over.set()
-        process = self._process
+        with self._lock:
+            self._is_over.set()
+            process = self._process
         if process is not None:
             assert process.stdin is not None
             with suppress(OSError):
@@ -97,7 +98,8 @@ class GateProcess:
             assert process.stdout is not None
             with process.stdout as lines:
                 for line in lines:
-                    self.links = msgspec.json.decode(line, type=Links)
+                    with suppress(msgspec.MsgspecError):  # a last line that was cut off
+                        self.links = msgspec.json.decode(line, type=Links)
             process.wait()
             if self._is_over.is_set():
                 return
@@ -108,5 +110,7 @@ class GateProcess:
             if self._is_over.wait(_AGAIN_S):
                 return
             with self._lock:
+                if self._is_over.is_set():
+                    return
                 self._start()
                 self._send()

@@ -44,7 +44,8 @@ def members_only(identity: Identity, certificates: Iterable[str]) -> ssl.SSLCont
     # A resumed session would not show its certificate again: somebody who has left could come back.
     context.num_tickets = 0
     for certificate in certificates:
-        context.load_verify_locations(cadata=certificate)
+        with suppress(ssl.SSLError, ValueError):  # that machine stays outside, the others do not
+            context.load_verify_locations(cadata=certificate)
     return context
 
 
@@ -81,6 +82,7 @@ class SecureEnd:
         self._incoming.write(begun)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
         self._rest = NOTHING
+        self._has_said_goodbye = False
         self._has_more = True
         """Whether OpenSSL may have something that was received and not yet taken."""
 
@@ -182,14 +184,21 @@ class SecureEnd:
                 return
             self._rest = self._rest[sent:]
 
-    def close(self, *, is_orderly: bool = True) -> None:
-        """Hang up; an orderly end is told to the other side."""
-        if is_orderly and not self._rest:
+    def say_goodbye(self) -> None:
+        """Without it, the other side takes the end for a break."""
+        if not self._has_said_goodbye:
+            self._has_said_goodbye = True
             # It wants the other side's goodbye, which nobody waits for.
             with suppress(ssl.SSLError, ValueError):
                 self._tls.unwrap()
+            self._rest = memoryview(bytes(self._rest) + self._outgoing.read())
+
+    def close(self, *, is_orderly: bool = True) -> None:
+        """Hang up; an orderly end is told to the other side."""
+        if is_orderly:
+            self.say_goodbye()
             with suppress(OSError):
-                self.socket.send(self._outgoing.read())
+                self.flush()
         hang_up(self.socket, is_orderly=is_orderly)
 
     def _decrypt(self) -> memoryview:
@@ -248,6 +257,9 @@ class PlainEnd:
             except BlockingIOError:
                 return
             self._rest = self._rest[sent:]
+
+    def say_goodbye(self) -> None:
+        """The kernel does it."""
 
     def close(self, *, is_orderly: bool = True) -> None:
         hang_up(self.socket, is_orderly=is_orderly)

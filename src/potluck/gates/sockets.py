@@ -9,7 +9,7 @@ from pathlib import Path
 from potluck.gates.loopback import spell_end
 from potluck.gates.messages import Kind
 
-_DEAD_AFTER_MS = 10_000  # sent bytes that nobody acknowledges
+_DEAD_AFTER_MS = {"control": 10_000, "bulk": 60_000}  # sent bytes that nobody acknowledges, or has room for
 _IDLE_S, _PROBE_S, _NUM_PROBES = 5, 2, 3
 _LOW_DELAY = 0x10  # IP's type of service, which default queues and Wi-Fi respect
 _INTERACTIVE = 6
@@ -34,7 +34,7 @@ def watch_over(connection: socket.socket, kind: Kind) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _NUM_PROBES)
-    connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, _DEAD_AFTER_MS)
+    connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, _DEAD_AFTER_MS[kind])
     with suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, _AGAIN_AFTER_MS)
     if kind == "control":

@@ -2,8 +2,10 @@
 
 import asyncio
 import socket
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import NamedTuple
 
 from potluck.gates.bridge import REFUSED, WELCOME, Bridge, End
 from potluck.gates.entrance import HANDSHAKE_S
@@ -17,6 +19,15 @@ from potluck.gates.ways import NoWayError, Ways
 
 _PATIENCE_S = 3.0
 _AGAIN_S = 0.1
+_MOST_VISITORS = 256
+_IDLE_S = 60.0  # a question that is answered late is answered within seconds
+
+
+class Way(NamedTuple):
+    """Between which machines a connection is carried, and for which run; the first is at its far end."""
+
+    machines: tuple[str, ...]
+    run: str
 
 
 class Streams:
@@ -33,7 +44,9 @@ class Streams:
         self._exposed = exposed
         self._kind_of = kind_of
         self._ways = ways
-        self._bridges: dict[Bridge, tuple[str, str]] = {}
+        self._bridges: dict[Bridge, Way] = {}
+        self._visitors: dict[Bridge, str] = {}
+        """Connections to the host's service, by the address that they come from."""
         self._ended: dict[str, tuple[int, int]] = {}
 
     async def carry(self, asked: StandIn, connection: socket.socket) -> None:
@@ -47,7 +60,7 @@ class Streams:
         except BROKEN:
             near.close(is_orderly=False)
             return
-        self._join(near, far, machine=asked.machine, run=asked.run, awaits_welcome=True)
+        self._join(near, far, Way((asked.machine,), asked.run), awaits_welcome=True)
 
     async def _open_patiently(self, asked: StandIn) -> SecureEnd:
         """A link that was cut comes up again within a second or two, and who dialled meanwhile need not notice.
@@ -88,21 +101,21 @@ class Streams:
         try:
             if asked.to not in ("", settings.machine):
                 far = await self._relay(machine, asked)
-                self._join(end, far, machine=asked.to, run=asked.run, awaits_welcome=False)
+                self._join(end, far, Way((asked.to, machine), asked.run), awaits_welcome=False)
             else:
-                plain = await self._connect(machine, asked)
+                origin = asked.origin if machine == settings.host and asked.origin else machine
+                plain = await self._connect(origin, asked)
                 watch_over(end.socket, self._exposed.of(asked.run).get(asked.port, "bulk"))
                 await end.send_plain(WELCOME)
-                self._join(PlainEnd(plain), end, machine=machine, run=asked.run, awaits_welcome=False)
+                self._join(PlainEnd(plain), end, Way((machine, origin), asked.run), awaits_welcome=False)
         except BROKEN:
             with suppress(*BROKEN):
                 await end.send_plain(REFUSED)
             end.close()
 
-    async def _connect(self, machine: str, asked: Open) -> socket.socket:
+    async def _connect(self, origin: str, asked: Open) -> socket.socket:
         """To the worker, if both machines have a part in the run and the port is the run's."""
         settings = self._settings()
-        origin = asked.origin if machine == settings.host and asked.origin else machine
         if asked.port not in self._exposed.of(asked.run) or not in_run(settings, asked.run, origin):
             raise NoWayError(f"{origin} has no part in {asked.run}")
         own = next(one.number for one in settings.members if one.machine == settings.machine)
@@ -139,24 +152,54 @@ class Streams:
             end.close()
             return
         watch_over(end.socket, "bulk")
-        self._join(PlainEnd(connection), end, machine="", run="", awaits_welcome=False)
+        if len(self._visitors) >= _MOST_VISITORS:
+            self._dismiss_one()
+        bridge = self._join(PlainEnd(connection), end, Way((), ""), awaits_welcome=False)
+        self._visitors[bridge] = address
+        await self._see_out(bridge)
 
-    def _join(self, near: End, far: End, *, machine: str, run: str, awaits_welcome: bool) -> None:
+    def _dismiss_one(self) -> None:
+        """The oldest from the address that has most."""
+        (busiest, _), *_ = Counter(self._visitors.values()).most_common(1)
+        next(bridge for bridge, address in self._visitors.items() if address == busiest).finish(False)
+
+    async def _see_out(self, bridge: Bridge) -> None:
+        """Whoever asks nothing, or nothing more, has to go."""
+        await asyncio.sleep(HANDSHAKE_S)
+        seen = 0
+        while bridge in self._bridges:
+            moved = bridge.sent_bytes + bridge.received_bytes
+            if moved == seen:
+                bridge.finish(False)
+                return
+            seen = moved
+            await asyncio.sleep(_IDLE_S)
+
+    def _join(self, near: End, far: End, way: Way, *, awaits_welcome: bool) -> Bridge:
         bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget)
-        self._bridges[bridge] = (machine, run)
-        bridge.begin()
+        self._bridges[bridge] = way
+        if self._may_stay(way):  # somebody may have left while it was being set up
+            bridge.begin()
+        else:
+            bridge.finish(False)
+        return bridge
+
+    def _may_stay(self, way: Way) -> bool:
+        return all(in_run(self._settings(), way.run, machine) for machine in way.machines)
 
     def _forget(self, bridge: Bridge) -> None:
-        machine, _ = self._bridges.pop(bridge, ("", ""))
-        sent, received = self._ended.get(machine, (0, 0))
-        self._ended[machine] = (sent + bridge.sent_bytes, received + bridge.received_bytes)
+        way = self._bridges.pop(bridge)
+        self._visitors.pop(bridge, None)
+        for machine in way.machines[:1]:
+            sent, received = self._ended.get(machine, (0, 0))
+            self._ended[machine] = (sent + bridge.sent_bytes, received + bridge.received_bytes)
 
     # What the gate does with all of them
 
-    def cut(self, may_stay: Callable[[str, str], bool]) -> None:
-        """End those whose machine or run is not there any more."""
-        for bridge, (machine, run) in list(self._bridges.items()):
-            if machine and not may_stay(machine, run):
+    def cut(self) -> None:
+        """End those of which a machine or the run is not there any more."""
+        for bridge, way in list(self._bridges.items()):
+            if not self._may_stay(way):
                 bridge.finish(False)
 
     def close(self) -> None:
@@ -166,13 +209,13 @@ class Streams:
     def carried(self, machine: str) -> tuple[int, int]:
         """Bytes sent to a machine and received from it, so far."""
         sent, received = self._ended.get(machine, (0, 0))
-        for bridge, (other, _) in self._bridges.items():
-            if other == machine:
+        for bridge, way in self._bridges.items():
+            if way.machines[:1] == (machine,):
                 sent, received = sent + bridge.sent_bytes, received + bridge.received_bytes
         return sent, received
 
     def sockets(self) -> Iterator[tuple[str, socket.socket]]:
         """Connections to other machines, by machine."""
-        for bridge, (machine, _) in self._bridges.items():
-            if machine:
+        for bridge, way in self._bridges.items():
+            for machine in way.machines[:1]:
                 yield machine, bridge.far.socket

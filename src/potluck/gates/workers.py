@@ -30,8 +30,10 @@ class WorkerSocket:
         self._path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._converse, self._path, limit=_LONGEST_LINE)
         self._path.chmod(0o600)
-        async with server:
-            await server.serve_forever()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            server.close()  # and do not wait until all workers have hung up
 
     async def _converse(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         number, rates = next(self._numbers), RateMeter(self._gate)

@@ -51,7 +51,9 @@ class _PinnedConnection(http.client.HTTPSConnection):
         try:
             if self._with_small_packets:
                 use_small_packets(raw)
-            watch_over(raw, "control")  # a host that forgot this connection while a cable was out is dialled again
+            # Orders go first, a checkpoint does not. A host that forgot this connection while a cable was out is
+            # dialled again.
+            watch_over(raw, "control" if self._with_small_packets else "bulk")
             raw.settimeout(self._timeout_s)
             raw.connect((self.host, self.port))
             self.sock: ssl.SSLSocket = self._tls.wrap_socket(raw)

@@ -1,5 +1,7 @@
 """Whether a machine that knocks fits in: versions, clock, name. Each refusal says what to type, and where."""
 
+from collections.abc import Iterable
+
 from potluck.core.errors import MeetingError
 from potluck.gates.identity import ends_at
 from potluck.meeting.wire import Facts
@@ -40,7 +42,7 @@ def check_clock(theirs: Facts, host: Facts, *, ahead_s: float, round_trip_s: flo
 def check_certificate(theirs: Facts, now: float) -> None:
     """Refuse a machine whose certificate no gate would let in."""
     try:
-        is_valid = ends_at(theirs.certificate) > now
+        is_valid = theirs.certificate.count("BEGIN CERTIFICATE") == 1 and ends_at(theirs.certificate) > now
     except ValueError:
         is_valid = False
     if not is_valid:
@@ -48,6 +50,16 @@ def check_certificate(theirs: Facts, now: float) -> None:
             f"the certificate of {theirs.machine} is damaged or has expired: no gate would let it in",
             fix=f"on {theirs.machine}: rm -r ~/.potluck/identity, then join again; a new one is made",
         )
+
+
+def check_identity(theirs: Facts, others: Iterable[Facts]) -> None:
+    """Refuse a certificate that another machine has: gates tell machines apart by it."""
+    for other in others:
+        if theirs.certificate and other.certificate == theirs.certificate and other.machine_id != theirs.machine_id:
+            raise MeetingError(
+                f"{other.machine} ({other.address}) has the same identity as {theirs.machine}: one is a copy",
+                fix=f"on {theirs.machine}: rm -r ~/.potluck/identity ~/.potluck/machine-id, then join again",
+            )
 
 
 def check_name(theirs: Facts, holder: Facts | None) -> None:

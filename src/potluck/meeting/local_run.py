@@ -74,13 +74,19 @@ class LocalRun:
         if phase in ("prepare", "go") and self._preparing is None:
             self._prepare()
         elif phase == "go" and self._started_with is None and self._any("ready"):
-            self._start(crew)
+            if self._is_member():
+                self._start(crew)
         elif phase == "go" and self._started_with not in (None, self.assignment.expected):
             self._expect_fewer(crew)
         elif phase == "stop":
             self.stop(crew)
         elif phase == "end" and self._started_with is None:
             self._set_all("stopped")
+
+    def _is_member(self) -> bool:
+        """Whether the host has heard where this machine's gate is: after joining again that takes a moment."""
+        orders = self._gate_orders
+        return orders is not None and any(one.machine == self._membership.machine for one in orders.members)
 
     def stop(self, crew: CrewLine) -> None:
         """Ask the workers to stop after their step."""

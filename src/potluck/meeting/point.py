@@ -19,7 +19,7 @@ from potluck.meeting.changes import Changes
 from potluck.meeting.lighthouses import Lighthouses
 from potluck.meeting.news import conclude, read_pace
 from potluck.meeting.pairs import check_direct
-from potluck.meeting.roster import Roster
+from potluck.meeting.roster import LEAVE_S, Roster
 from potluck.meeting.runs import (
     RunRecord,
     add_machine,
@@ -189,7 +189,7 @@ class MeetingPoint:
         parts = [
             part for record in self.runs.values() if (part := assignment_for(record, machine, host=self.facts.machine))
         ]
-        leave, visits = self.roster.machines[machine].is_leaving, self.visits.told_to(machine)
+        leave, visits = self.roster.machines[machine].leaves_by is not None, self.visits.told_to(machine)
         orders = Orders(gate=self.gate_orders(), assignments=parts, visits=visits, leave=leave, digest="")
         return orders.model_copy(update={"digest": hashlib.sha256(orders.model_dump_json().encode()).hexdigest()[:16]})
 
@@ -229,7 +229,7 @@ class MeetingPoint:
             if worker.run in self.runs:
                 self._put(take_report(self.runs[worker.run], machine, worker))
         if report.is_leaving:
-            known.has_left, removed = True, known.is_leaving
+            known.has_left, removed = True, known.leaves_by is not None
             if removed:
                 self.roster.remove(machine)
             else:
@@ -258,7 +258,7 @@ class MeetingPoint:
         if self.roster.state(machine) in ("away", "left"):
             self.roster.remove(machine)
         else:
-            self.roster.machines[machine].is_leaving = True
+            self.roster.machines[machine].leaves_by = self._clock() + LEAVE_S
             self.roster.save()
         self.changes.tell()
 
@@ -283,6 +283,9 @@ class MeetingPoint:
         if not self.facts.can_train:
             # A machine that only hosts has no agent that reports: that time passes here is its sign of life.
             self.roster.heard(self.facts.machine)
+        for name in self.roster.overdue():  # it was asked to leave and does not: it is not asked again
+            self.roster.remove(name)
+            self.changes.tell()
         self._judge()
         self.visits.tick()
         for name, ended_at in list(self._ended_at.items()):

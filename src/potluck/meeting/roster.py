@@ -16,6 +16,7 @@ from potluck.gates.loopback import MOST_MACHINES, address_of, choose_block
 from potluck.meeting.wire import Facts, GateMember, LinkReport, Reach
 
 AWAY_AFTER_S = 12.0  # more than two polls
+LEAVE_S = 80.0  # for a step, and for what is still to be sent
 State = Literal["getting ready", "here", "away", "left", "leaving"]
 
 
@@ -30,7 +31,8 @@ class Machine(BaseModel):
     """Where its gate may be dialled; None until it told."""
     devices: list[str] | None = None
     has_left: bool = False
-    is_leaving: bool = False
+    leaves_by: float | None = None
+    """When a machine that was asked to leave is taken off the roster, whether it has finished or not."""
     last_heard: float = 0.0
     """By the host's clock, seconds since 1970."""
     samples_per_s: float | None = None
@@ -43,7 +45,7 @@ class Machine(BaseModel):
             return "left"
         if now - self.last_heard > AWAY_AFTER_S:
             return "away"
-        if self.is_leaving:
+        if self.leaves_by is not None:
             return "leaving"
         return "here" if self.devices is not None else "getting ready"
 
@@ -69,6 +71,10 @@ class Roster:
         """Let a machine in, in the place of what it was before; returns its credential, of which only a hash stays."""
         credential = secrets.token_urlsafe(32)
         before = self.machines.get(facts.machine)
+        for name, known in list(self.machines.items()):
+            is_same = facts.certificate and known.facts.certificate == facts.certificate
+            if is_same and name != facts.machine:
+                del self.machines[name]  # the same machine, under the name that it had before
         self.machines[facts.machine] = Machine(
             facts=facts,
             number=before.number if before else self._free_number(),
@@ -113,6 +119,11 @@ class Roster:
         """A sign of life."""
         self.machines[machine].last_heard = self._clock()
         self.machines[machine].has_left = False
+
+    def overdue(self) -> list[str]:
+        """Machines that were asked to leave and are still here."""
+        now = self._clock()
+        return [name for name, one in self.machines.items() if one.leaves_by is not None and one.leaves_by < now]
 
     def remove(self, machine: str) -> None:
         self.machines.pop(machine, None)

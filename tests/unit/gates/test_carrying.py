@@ -167,9 +167,9 @@ def test_who_is_not_welcome_is_cut_off(identities):
 def test_messages_come_whole_and_what_follows_is_the_stream(identities):
     async def run():
         dialled, served = await shake(identities)
-        await dialled.send(Open(run="a", port=7))
+        await dialled.send(Open(run="a", port=7777))
         await dialled.send_plain(b"and then bytes")
-        assert await served.receive(Open) == Open(run="a", port=7)
+        assert await served.receive(Open) == Open(run="a", port=7777)
         assert bytes(served.take()) == b"and then bytes"
         dialled.close()
         with pytest.raises(EndOfStreamError) as end:

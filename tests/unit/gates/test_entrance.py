@@ -72,7 +72,7 @@ class Scene:
         end = SecureEnd(connection, secure.towards(self.lily, self.fern.certificate), is_server=False)
         await asyncio.wait_for(end.shake_hands(), 5)
         num = len(self.let_in)
-        await end.send(Open(run="a", port=1))
+        await end.send(Open(run="a", port=1111))
         while len(self.let_in) == num:
             await asyncio.sleep(0.005)
         end.close()
@@ -164,7 +164,7 @@ def test_a_member_that_plays_bytes_again_gets_nowhere(identities):
             await loop.sock_sendall(connection, GREETING)
             end = SecureEnd(connection, secure.towards(scene.lily, scene.fern.certificate), is_server=False)
             await end.shake_hands()
-            await end.send(Open(run="a", port=1))
+            await end.send(Open(run="a", port=1111))
             while not scene.let_in:
                 await asyncio.sleep(0.005)
             loop.sock_sendall = send

@@ -27,10 +27,12 @@ def test_a_machine_stands_in_for_others_of_its_own_runs_only():
     }
     wanted = wanted_stand_ins(settings("lily", runs), told, here=())
     # The host's lighthouse, and fern's worker in the run that both share; iris has no part in it, whatever it says.
-    assert wanted == {StandIn("rosa", "a", 29510), StandIn("fern", "a", 40000)}
-    assert wanted_stand_ins(settings("lily", runs), told, here=("fern",)) == {StandIn("rosa", "a", 29510)}
+    assert wanted == {StandIn("rosa", "a", 29510, "127.77.16.1"), StandIn("fern", "a", 40000, "127.77.16.3")}
+    assert wanted_stand_ins(settings("lily", runs), told, here=("fern",)) == {
+        StandIn("rosa", "a", 29510, "127.77.16.1")
+    }
     left = settings("lily", runs, members=("rosa", "lily"))
-    assert wanted_stand_ins(left, told, here=()) == {StandIn("rosa", "a", 29510)}
+    assert wanted_stand_ins(left, told, here=()) == {StandIn("rosa", "a", 29510, "127.77.16.1")}
 
 
 def test_a_host_that_does_not_train_stands_in_for_nobody():
@@ -43,7 +45,7 @@ def test_nobody_hears_of_ports_of_a_run_that_it_has_no_part_in(runs, machine):
     exposed = ExposedPorts()
     for number, run in enumerate("abcd"):
         exposed.add(number, run, {40000 + number: "bulk"})
-    told = exposed.for_machine(machine, settings("lily", runs))
+    told = exposed.for_machine(machine, settings("lily", runs), asks=False)
     for run in told.runs:
         assert machine == "rosa" or machine in runs[run]
     assert all(in_run(settings("lily", runs), run, machine) for run in told.runs)

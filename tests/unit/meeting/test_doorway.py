@@ -1,3 +1,5 @@
+import time
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,12 @@ IDENTITY = Identity(Path("certificate.pem"), Path("key.pem"), make_certificate()
 VERSIONS = {"potluck": "0.1.0", "torch": "2.13.0+cpu", "torchft": "0.2.0", "python": "3.11.7"}
 
 
+@cache
+def certificate_of(machine):
+    """Every machine has its own."""
+    return make_certificate()[0]
+
+
 def facts(machine="lily", *, versions=None, **more):
     return Facts(
         machine=machine,
@@ -24,7 +32,7 @@ def facts(machine="lily", *, versions=None, **more):
         cores=2,
         let_in=more.pop("let_in", "nft insert rule"),
         address=more.pop("address", "10.0.0.2"),
-        certificate=more.pop("certificate", IDENTITY.certificate),
+        certificate=more.pop("certificate", None) or certificate_of(machine),
         versions={**VERSIONS, **(versions or {})},
         **more,
     )
@@ -130,3 +138,21 @@ def test_a_port_that_is_taken_is_named_with_a_way_out():
     assert "--port" in refused.value.fix
     with pytest.raises(MeetingError, match="no interface"):
         find_interface("203.0.113.9")
+
+
+def test_a_certificate_that_no_gate_would_let_in_is_refused():
+    doorway.check_certificate(facts(), now=time.time())
+    expired, _ = make_certificate(days=-1)
+    for bad in (expired, "nonsense", certificate_of("lily") + "-----BEGIN CERTIFICATE-----\nAAAA\n"):
+        lily = facts().model_copy(update={"certificate": bad})
+        with pytest.raises(MeetingError, match="damaged or has expired") as refused:
+            doorway.check_certificate(lily, now=time.time())
+        assert "rm -r ~/.potluck/identity" in refused.value.fix
+
+
+def test_a_copied_identity_is_refused_and_an_own_one_is_not():
+    copy = facts("fern", certificate=certificate_of("lily"))
+    with pytest.raises(MeetingError, match="has the same identity as fern"):
+        doorway.check_identity(copy, [facts("lily")])
+    doorway.check_identity(facts("fern", certificate=certificate_of("lily"), machine_id="lily"), [facts("lily")])
+    doorway.check_identity(facts("fern"), [facts("lily")])

@@ -4,9 +4,9 @@ import pytest
 
 from potluck.meeting.lighthouses import Lighthouses
 from potluck.meeting.point import MeetingPoint
-from potluck.meeting.roster import AWAY_AFTER_S, Roster
+from potluck.meeting.roster import AWAY_AFTER_S, LEAVE_S, Roster
 from potluck.meeting.wire import Reach, Report
-from tests.unit.meeting.test_doorway import facts
+from tests.unit.meeting.test_doorway import certificate_of, facts
 
 
 class Scene:
@@ -84,3 +84,21 @@ def test_where_a_machine_comes_from_is_tried_last(tmp_path):
     assert member.addresses == ["172.20.0.5", "10.0.0.9"]
     scene.point.take("lily", reach(), "10.0.0.2")
     assert scene.point.gate_orders().members[0].addresses == ["10.0.0.2"]
+
+
+def test_a_machine_under_a_new_name_is_still_one_machine(tmp_path):
+    roster = Roster(tmp_path / "roster.json")
+    roster.enrol(facts("lily"))
+    roster.enrol(facts("lily-2", machine_id="lily", certificate=certificate_of("lily")))
+    assert list(roster.machines) == ["lily-2"]
+
+
+def test_who_was_asked_to_leave_and_stays_is_overdue(tmp_path):
+    now = 1000.0
+    roster = Roster(tmp_path / "roster.json", clock=lambda: now)
+    roster.enrol(facts("lily"))
+    roster.machines["lily"].leaves_by = now + LEAVE_S
+    assert roster.overdue() == []
+    assert roster.state("lily") == "leaving"
+    now += LEAVE_S + 1
+    assert roster.overdue() == ["lily"]
