@@ -87,7 +87,7 @@ def doctor(
     from potluck.doctor.case import Examination
     from potluck.machine.snapshot import take_facts
 
-    plan = _plan(tuple(peers))
+    plan = _plan(tuple(peers), is_host="cannot-host" in only)
     if cluster:
         names = tuple(name.strip() for name in (expect or "").split(",") if name.strip())
         seen = _examine_cluster(names, with_torch=needs_torch(only))
@@ -118,7 +118,7 @@ def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, tup
             raise SettingsError(f"{name} belongs to {wholes[0]}", fix=f"add {wholes[0]}, or leave {name} out")
 
 
-def _plan(peers: "tuple[Peer, ...]") -> "Plan":
+def _plan(peers: "tuple[Peer, ...]", *, is_host: bool) -> "Plan":
     """What is known of this machine's cluster."""
     from potluck.core.environment import read_environment
     from potluck.doctor.case import Plan
@@ -129,8 +129,8 @@ def _plan(peers: "tuple[Peer, ...]") -> "Plan":
 
         membership = Home(home).membership()
         if membership is not None and Home(home).is_joined_now():
-            return Plan(peers=peers, host=membership.address, host_port=membership.port)
-    return Plan(peers=peers)
+            return Plan(peers=peers, host=membership.address, host_port=membership.port, is_host=is_host)
+    return Plan(peers=peers, is_host=is_host)
 
 
 def _examine_cluster(expected: tuple[str, ...], *, with_torch: bool) -> "Examination":

@@ -57,5 +57,5 @@ def host(
     home = Home(environment.home)
     with home.only_host():
         check_takes()
-        seen = look_here(lambda line: print(line, file=sys.stderr), is_host=True)
+        seen = look_here(lambda line: print(line, file=sys.stderr), is_host=options.advertised is None)
         asyncio.run(serve())

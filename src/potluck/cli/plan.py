@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from potluck.measuring.profile_store import StoredProfile
 
 
@@ -72,6 +74,7 @@ def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[Store
     from potluck.meeting.measuring import profiles_of_joined
 
     told = profiles_of_joined(membership, model, precision, tell_aside)
+    _tell_relays(home, tell_aside)
     unknown = [machine for machine, profiles in told.items() if not profiles]
     if unknown and len(unknown) < len(told):
         stem, _, size = model.rpartition("-")
@@ -80,3 +83,14 @@ def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[Store
             f"measure all with: potluck profile --model {stem} --model-size {size}"
         )
     return told
+
+
+def _tell_relays(home: Path, tell: "Callable[[str], None]") -> None:
+    """Bytes that go through the host use its link twice: what was measured has that in it, and a fix would end it."""
+    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.home import Home
+    from potluck.meeting.pairs import link_lines
+
+    with Cluster(Home(home)) as cluster:
+        for line in link_lines(cluster.status(), with_direct=False):
+            tell(line)

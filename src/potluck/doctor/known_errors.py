@@ -31,7 +31,7 @@ KNOWN_ERRORS = (
         "hostname-loopback",
         r"(connect|remote=)\s*\[?127\.\d+\.\d+\.\d+\]?.*(refused|failed)|connectFullMesh failed.*127\.\d+\.\d+\.\d+",
         "a worker was told to dial 127.x, which is the dialler itself: a machine's own name means a loopback address",
-        "start with Potluck, which names the interface; else on every machine: "
+        "start with Potluck, which gives Gloo an address; else on every machine: "
         "export GLOO_SOCKET_IFNAME=INTERFACE (potluck doctor names it)",
     ),
     _known(

@@ -1,13 +1,9 @@
-"""This machine's address as its peers see it, and the interface that has it."""
+"""This machine's address as its peers see it."""
 
-import fcntl
 import socket
-import struct
 from urllib.parse import urlsplit
 
 from potluck.core.errors import GroupError
-
-_GET_ADDRESS = 0x8915  # SIOCGIFADDR
 
 
 def host_and_port(address: str) -> tuple[str, int]:
@@ -29,16 +25,3 @@ def address_towards(host: str) -> str:
                 fix="check the cable or Wi-Fi, and the address",
             ) from error
         return str(probe.getsockname()[0])
-
-
-def interface_of(address: str) -> str:
-    """The name of the network interface with that IPv4 address: Gloo wants exactly one name."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        for _, name in socket.if_nameindex():
-            try:
-                answer = fcntl.ioctl(probe.fileno(), _GET_ADDRESS, struct.pack("256s", name.encode()[:15]))
-            except OSError:  # an interface without an IPv4 address
-                continue
-            if socket.inet_ntoa(answer[20:24]) == address:
-                return name
-    raise GroupError(f"no interface has the address {address}", fix="see what there is: ip addr")

@@ -88,7 +88,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 failures.append(f"{peer}: {error.args[0] if isinstance(error, GroupError) else error}")
         raise GroupError(
             f"no peer gave the state of step {step}: {'; '.join(failures)}",
-            fix="check that every machine has the same POTLUCK_SECRET and can reach the others on high ports",
+            fix="check that every machine has the same POTLUCK_SECRET and reaches the others: potluck status",
         )
 
     def fetch(self, peer: str, step: int, timeout: timedelta) -> dict[str, Any]:

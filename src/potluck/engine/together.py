@@ -84,6 +84,7 @@ class Together:
         self._is_steady = False
         self._is_presumed = False
         self._someone_leaves = False
+        self._has_told_stranger = self._has_told_the_open = False
         self._began_at = self._committed_at = time.monotonic()
 
     # Setting up
@@ -193,6 +194,7 @@ class Together:
                     self._say(line)
             self._patience.committed(now - self._began_at)
             if self._group.is_new:
+                self._tell_the_open()
                 self._patience.grown()
                 self._membership.forget_formation()
             self._balance.committed(self._roster, self._told, self._part.step, *self._plan_for())
@@ -259,6 +261,7 @@ class Together:
             self._membership.answer()
             roster = self._group.roster
             if roster is None or manager.errored() is not None:
+                self._tell_stranger()
                 manager.should_commit()  # this attempt is spoiled: the next quorum forms a new group
                 self._note_spoiled(roster)
                 continue
@@ -269,6 +272,26 @@ class Together:
                 here = ", ".join(member.name for member in roster.members)
                 self._say(f"{len(roster.members)} of {self._place.expected} workers are here ({here}); waiting")
             time.sleep(0.05)
+
+    def _tell_stranger(self) -> None:
+        """Nothing is exchanged with somebody who does not know the secret; the group forms when that one is gone."""
+        stranger, self._group.stranger = self._group.stranger, ""
+        if stranger and not self._has_told_stranger:
+            self._has_told_stranger = True
+            self._say(
+                f"{stranger} does not know this run's secret, and nothing is exchanged with it; training goes on when "
+                f"it is gone: see who dials the lighthouse at {self._place.lighthouse}"
+            )
+
+    def _tell_the_open(self) -> None:
+        """NCCL knows no gates."""
+        is_open = self._group.backend == "nccl" and self._place.listening.gate is not None
+        if is_open and not self._has_told_the_open:
+            self._has_told_the_open = True
+            self._say(
+                "gradients go from machine to machine in the open (NCCL); all else goes through the gates, "
+                "and so do gradients with --backend gloo"
+            )
 
     def _note_spoiled(self, roster: Roster | None) -> None:
         self._is_spoiled = False

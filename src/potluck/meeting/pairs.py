@@ -44,7 +44,11 @@ def _fix(machine: Machine) -> str:
     port, address = reach.port, machine.facts.address
     if "WSL2" in machine.facts.os:
         proxy = f"listenport={port} listenaddress=0.0.0.0 connectport={port} connectaddress={address}"
-        return f"on {name}'s Windows, in PowerShell as administrator: netsh interface portproxy add v4tov4 {proxy}"
+        rule = f"New-NetFirewallRule -DisplayName Potluck -Direction Inbound -Protocol TCP -LocalPort {port}"
+        return (
+            f"on {name}'s Windows, in PowerShell as administrator: "
+            f"netsh interface portproxy add v4tov4 {proxy}; {rule} -RemoteAddress LocalSubnet"
+        )
     return f"at {reach.seen_at}, what {name} is behind: forward port {port} to {address}:{port}"
 
 
@@ -68,11 +72,11 @@ def check_direct(roster: Roster, machines: Collection[str]) -> None:
             )
 
 
-def link_lines(status: dict[str, Any]) -> list[str]:
+def link_lines(status: dict[str, Any], *, with_direct: bool = True) -> list[str]:
     """For people: direct links in one line, each of the others with its fix."""
     links = status["links"]
     direct = [f"{'-'.join(link['machines'])}{_trip(link)}" for link in links if link["way"] in ("direct", "here")]
-    lines = [f"links, direct and encrypted: {', '.join(direct)}"] if direct else []
+    lines = [f"links, direct and encrypted: {', '.join(direct)}"] if direct and with_direct else []
     for link in links:
         first, second = link["machines"]
         if link["way"] == "relayed":

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
-from potluck.engine.addresses import address_towards, host_and_port, interface_of
+from potluck.engine.addresses import address_towards, host_and_port
 from potluck.engine.backend import check_backend, choose_backend
 from potluck.engine.exchange import Contribution, Sums, are_whole
 from potluck.engine.patience import Patience
@@ -135,9 +135,6 @@ def test_addresses():
     with pytest.raises(GroupError, match="not an address"):
         host_and_port("rosa")
     assert address_towards("127.0.0.1") == "127.0.0.1"
-    assert interface_of("127.0.0.1") == "lo"
-    with pytest.raises(GroupError, match="no interface"):
-        interface_of("192.0.2.1")
 
 
 def test_buckets_leave_little_that_backward_cannot_hide():

@@ -15,7 +15,7 @@ def own_name(facts: Facts, plan: Plan) -> Verdict:
     if not looped:
         return ok(f"{facts.hostname} does not mean a loopback address")
     if not _starts_by_itself(facts):
-        return ok(f"{facts.hostname} means {looped[0]}; Potluck names the interface to Gloo itself")
+        return ok(f"{facts.hostname} means {looped[0]}; Potluck gives Gloo an address itself")
     if facts.variables.get("GLOO_SOCKET_IFNAME"):
         return ok(f"{facts.hostname} means {looped[0]}, but GLOO_SOCKET_IFNAME is set")
     return warn(
