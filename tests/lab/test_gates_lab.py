@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks.gathering import SMALL, Gathering, samples_by_step
+from benchmarks.gathering import LAPTOPS, SMALL, Gathering, samples_by_step
 from lab.cluster_file import SHIPPED_DIR
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
@@ -60,3 +60,64 @@ def test_gradients_may_go_directly_and_that_is_said(tmp_path):
         assert trained.wait(60) == 0, trained.output
         assert "gradients go from machine to machine in the open (--direct)" in trained.output
         assert set(samples_by_step(gathering.steps("open")).values()) == {64}
+
+
+def test_a_gate_that_is_killed_starts_again_and_the_run_goes_on(tmp_path):
+    with Gathering(tmp_path) as gathering:
+        gathering.host().expect("rosa is here", 30)
+        agents = gathering.join_all("lily", "fern")
+        train = gathering.start("rosa", "train", *SMALL, "--epochs", "1000", "--experiment-name", "long")
+        gathering.wait_for_step("long", 20, "lily")
+        for name in ("lily", "rosa"):
+            gathering.lab[name].run(["pkill", "-KILL", "--full", "potluck.gates.main"])
+            killed_at = gathering.last_step("long")
+            for one in ("lily", "rosa", "fern"):
+                gathering.wait_for_step("long", killed_at + 40, one)
+        agents["lily"].expect("the process that is this machine's gate has ended (-9); a new one starts", 5)
+        assert gathering.run("rosa", "stop")[0] == 0
+        assert train.wait(60) == 130, train.output
+        assert set(samples_by_step(gathering.steps("long")).values()) == {64}
+        assert all(
+            one["restarts"] == 0 for workers in gathering.status()["runs"][-1]["workers"].values() for one in workers
+        )
+
+
+def test_a_link_full_of_gradients_is_not_a_lost_machine(tmp_path):
+    """A step sends for more than a second at full rate; heartbeats are missed after one."""
+    with Gathering(tmp_path, LAPTOPS.replace("1gbit", "10mbit")) as gathering:
+        gathering.host().expect("rosa is here", 30)
+        gathering.join_all("lily", "fern")
+        settings = ["--model-size", "base", "--num-samples", "640", "--epochs", "1", "--load-balance-policy", "static"]
+        trained = gathering.start("rosa", "train", *settings, "--experiment-name", "full")
+        assert trained.wait(180) == 0, trained.output
+        assert " left at step" not in trained.output
+        steps = gathering.steps("full", "lily")
+        assert len({record.event.formation for record in steps}) == 1
+        assert set(samples_by_step(gathering.steps("full")).values()) == {64}
+        exchanges = sorted(record.event.timing.step_s for record in steps)
+        assert exchanges[len(exchanges) // 2] > 1.0, "the link was not full"
+
+
+def test_two_clusters_on_the_same_machines_do_not_meet(tmp_path):
+    with Gathering(tmp_path) as gathering:
+        gathering.host().expect("rosa is here", 30)
+        gathering.join("lily")
+        second = {name: {"POTLUCK_HOME": str(gathering.place(name) / "second")} for name in ("rosa", "lily")}
+        other = gathering.start("lily", "host", "--port", "29700", env=second["lily"])
+        line = other.expect("potluck join p1-", 30).split()[2]
+        gathering.start("rosa", "join", line, "--port", "29700", env=second["rosa"]).expect("waiting for work", 30)
+        first = gathering.start("rosa", "train", *SMALL, "--experiment-name", "first")
+        beside = gathering.start("lily", "train", *SMALL, "--experiment-name", "beside", env=second["lily"])
+        for train in (first, beside):
+            assert train.wait(90) == 0, train.output
+            assert "on rosa (cpu), lily (cpu)" in train.output or "on lily (cpu), rosa (cpu)" in train.output
+
+
+def test_a_machine_without_a_loopback_interface_is_told_what_to_type(tmp_path):
+    with Gathering(tmp_path) as gathering:
+        gathering.host().expect("rosa is here", 30)
+        gathering.lab["lily"].run(["ip", "link", "set", "dev", "lo", "down"])
+        code, output = gathering.run("lily", "join", gathering.line)
+        assert code != 0
+        assert "loopback interface does not take" in output
+        assert "ip link set dev lo up" in output

@@ -1,7 +1,7 @@
 """A TLS 1.3 connection over a non-blocking socket, and the contexts that say who may have one.
 
-OpenSSL works in memory (ssl.MemoryBIO), and the bytes are read and written here in large pieces: that takes half the
-processor time of asyncio's streams, and leaves it to the bridge when to stop reading.
+OpenSSL works in memory (ssl.MemoryBIO), and the bytes are read and written here in large pieces: that takes less
+processor time than asyncio's streams, and leaves it to the bridge when to stop reading.
 """
 
 import asyncio
