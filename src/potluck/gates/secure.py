@@ -73,15 +73,36 @@ def _context(side: "ssl._SSLMethod", identity: Identity) -> ssl.SSLContext:
     return context
 
 
-class SecureEnd:
+class Sender:
+    """A connection that keeps what the kernel does not take at once."""
+
+    def __init__(self, raw: socket.socket) -> None:
+        self.socket = raw
+        self._rest = NOTHING
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the kernel has not yet taken everything that was given."""
+        return bool(self._rest)
+
+    def flush(self) -> None:
+        """Send what was kept, as far as the kernel takes it."""
+        while self._rest:
+            try:
+                sent = self.socket.send(self._rest)
+            except BlockingIOError:
+                return
+            self._rest = self._rest[sent:]
+
+
+class SecureEnd(Sender):
     """A TLS connection: messages while it is set up, then one end of a bridge."""
 
     def __init__(self, raw: socket.socket, context: ssl.SSLContext, *, is_server: bool, begun: bytes = b"") -> None:
-        self.socket = raw
+        super().__init__(raw)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._incoming.write(begun)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
-        self._rest = NOTHING
         self._has_said_goodbye = False
         self._has_more = True
         """Whether OpenSSL may have something that was received and not yet taken."""
@@ -152,11 +173,6 @@ class SecureEnd:
 
     # One end of a bridge
 
-    @property
-    def is_full(self) -> bool:
-        """Whether the kernel has not yet taken everything that was given."""
-        return bool(self._rest)
-
     def take(self) -> memoryview:
         """What has arrived, decrypted; valid until the next call. Nothing if there is nothing yet."""
         if self._has_more and (taken := self._decrypt()):
@@ -175,14 +191,6 @@ class SecureEnd:
         self._tls.write(content)
         self._rest = memoryview(self._outgoing.read())
         self.flush()
-
-    def flush(self) -> None:
-        while self._rest:
-            try:
-                sent = self.socket.send(self._rest)
-            except BlockingIOError:
-                return
-            self._rest = self._rest[sent:]
 
     def say_goodbye(self) -> None:
         """Without it, the other side takes the end for a break."""
@@ -219,17 +227,12 @@ class SecureEnd:
         return _plain[:filled]
 
 
-class PlainEnd:
+class PlainEnd(Sender):
     """A connection on this machine: the other end of a bridge."""
 
     def __init__(self, raw: socket.socket) -> None:
-        self.socket = raw
-        self._rest = NOTHING
+        super().__init__(raw)
         self._next_bytes = _FIRST_BYTES
-
-    @property
-    def is_full(self) -> bool:
-        return bool(self._rest)
 
     def take(self) -> memoryview:
         """What has arrived; valid until the next call. Nothing if there is nothing yet."""
@@ -249,14 +252,6 @@ class PlainEnd:
             sent = 0
         if sent < len(content):
             self._rest = memoryview(bytes(content[sent:]))
-
-    def flush(self) -> None:
-        while self._rest:
-            try:
-                sent = self.socket.send(self._rest)
-            except BlockingIOError:
-                return
-            self._rest = self._rest[sent:]
 
     def say_goodbye(self) -> None:
         """The kernel does it."""
