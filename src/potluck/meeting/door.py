@@ -67,9 +67,9 @@ class Door:
         doorway.check_versions(theirs, self._facts)
         doorway.check_clock(theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s)
         doorway.check_certificate(theirs, self._clock())
-        doorway.check_identity(theirs, [known.facts for known in self._roster.machines.values()])
         holder = self._roster.machines.get(theirs.machine)
         doorway.check_name(theirs, holder.facts if holder else None)
+        doorway.check_identity(theirs, [known.facts for known in self._roster.machines.values()])
         return JoinAnswer(
             host=self._facts.machine,
             credential=self._roster.enrol(theirs),
