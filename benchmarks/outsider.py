@@ -268,9 +268,8 @@ class Siege:
     def _ask_as_member(self, gates: list[str]) -> None:
         """Ivy is a member of the cluster and has no part in the run."""
         identity = self._gathering.place("ivy") / "home" / "identity"
-        run_id = json.loads((self._gathering.place("rosa") / "home" / "host" / "runs" / "siege.json").read_text())[
-            "run_id"
-        ]
+        record = self._gathering.place("rosa") / "home" / "host" / "runs" / "siege.json"
+        run_id = json.loads(record.read_text())["id"]
         answered = []
         for gate, name in zip(gates[:2], ("rosa", "lily"), strict=True):
             ports = ",".join(map(str, sorted(self._listening(name, own=True))))
