@@ -37,7 +37,7 @@ machines:
 """
 MEMBERS, STRANGER = ("rosa", "lily", "ivy"), "fern"
 GATE_PORT = 29500
-STEPS, PAUSE_S = 300, 0.35
+STEPS, PAUSE_S = 400, 0.35
 LONGEST_STALL_S = 2.5
 EXPIRES_S = 12.0
 SCRIPT = """
@@ -161,6 +161,12 @@ class Siege:
     def _names_in(self, run: str) -> list[str]:
         return [file.stem for file in (self._gathering.home_run(run) / "events").glob("*.jsonl")]
 
+    def _record(self, run: str) -> dict[str, Any]:
+        """What the host knows of a run."""
+        file = self._gathering.place("rosa") / "home" / "host" / "runs" / f"{run}.json"
+        known: dict[str, Any] = json.loads(file.read_text())
+        return known
+
     def _run_state(self, run: str) -> dict[str, Any]:
         return next(one for one in self._gathering.status()["runs"] if one["run"] == run)
 
@@ -184,15 +190,18 @@ class Siege:
         self._gathering.wait_for_step("siege", 3)
         address = self._gathering.status()["machines"][0]["loopback"]
         ports = sorted(self._listening("rosa", own=True))
+        lighthouse = self._record("siege")["lighthouse_port"]
         before = self._restarts("siege")
-        intruders = {}
-        for number, port in enumerate(ports):
-            for host in (self._lab["rosa"].address, address):
-                for what, scale, width in (("poison", 200.0, 64), ("another model", 1.0, 32)):
-                    if number == 0 or what == "poison":
-                        intruders[what, host, port] = self._intrude(f"{what[:3]}-{number}", host, port, scale, width)
-        kills = [self._kill_by_http(host, port) for host in (self._lab["rosa"].address, address) for port in ports]
-        time.sleep(15)
+        network = self._lab["rosa"].address
+        intruders = {
+            "poison": self._intrude("poison", network, lighthouse, 200.0, 64),
+            "poison, on loopback": self._intrude("loopback", address, lighthouse, 200.0, 64),
+            "another model": self._intrude("another", network, lighthouse, 1.0, 32),
+        }
+        kills = [self._kill_by_http(host, port) for host in (network, address) for port in ports]
+        # Each has asked the lighthouse, and stands there or is in.
+        self._gathering.wait_until(lambda: all(one.output for one in intruders.values()), "no intruder asks", 120)
+        time.sleep(3)
         took_part = [key for key, process in intruders.items() if "step " in process.output]
         told = sorted({process.output[-200:] for process in intruders.values()})
         for process in intruders.values():
@@ -268,8 +277,7 @@ class Siege:
     def _ask_as_member(self, gates: list[str]) -> None:
         """Ivy is a member of the cluster and has no part in the run."""
         identity = self._gathering.place("ivy") / "home" / "identity"
-        record = self._gathering.place("rosa") / "home" / "host" / "runs" / "siege.json"
-        run_id = json.loads(record.read_text())["id"]
+        run_id = self._record("siege")["id"]
         answered = []
         for gate, name in zip(gates[:2], ("rosa", "lily"), strict=True):
             ports = ",".join(map(str, sorted(self._listening(name, own=True))))
