@@ -4,8 +4,9 @@ import asyncio
 import socket
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from potluck.gates.links import BROKEN
 from potluck.gates.secure import EndOfStreamError, SecureEnd
@@ -15,6 +16,7 @@ GREETING = b"potluck gate 1\n"
 HANDSHAKE_S = 5.0
 _TLS_HANDSHAKE = 0x16
 _MOST_UNFINISHED = 128
+Guest = TypeVar("Guest")
 
 
 class Entrance:
@@ -63,9 +65,8 @@ class Entrance:
             task.add_done_callback(self._forget)
 
     def _drop_one(self) -> None:
-        """The oldest from the address that has most: a member's handshake takes milliseconds, a stranger's may not."""
-        (busiest, _), *_ = Counter(self._unfinished.values()).most_common(1)
-        oldest = next(task for task, address in self._unfinished.items() if address == busiest)
+        """A member's handshake takes milliseconds, a stranger's may not."""
+        oldest = oldest_of_busiest(self._unfinished)
         del self._unfinished[oldest]
         oldest.cancel()
 
@@ -103,3 +104,9 @@ class Entrance:
         end = SecureEnd(connection, self._members(), is_server=True)
         await end.shake_hands()
         return end, self._let_in
+
+
+def oldest_of_busiest(addresses: Mapping[Guest, str]) -> Guest:
+    """Who has to go where there are too many: the oldest from the address that has most."""
+    (busiest, _), *_ = Counter(addresses.values()).most_common(1)
+    return next(guest for guest, address in addresses.items() if address == busiest)

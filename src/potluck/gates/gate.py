@@ -11,13 +11,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from potluck.gates import secure
 from potluck.gates.entrance import HANDSHAKE_S, Entrance
 from potluck.gates.identity import Identity, digest_of
 from potluck.gates.links import BROKEN, Link
-from potluck.gates.loopback import address_of
 from potluck.gates.messages import (
     Answer,
     Body,
@@ -37,7 +34,7 @@ from potluck.gates.messages import (
     Standing,
     Undelivered,
 )
-from potluck.gates.ports import ExposedPorts, StandIn, StandIns, in_run, wanted_stand_ins
+from potluck.gates.ports import ExposedPorts, StandIn, StandIns, address_in, in_run, wanted_stand_ins
 from potluck.gates.secure import SecureEnd
 from potluck.gates.streams import Streams
 from potluck.gates.ways import Ways, dial
@@ -137,12 +134,12 @@ class Gate:
     def links(self) -> Links:
         """How every other machine is reached."""
         host = self._links.get(self._settings.host)
-        found = []
-        for name, link in sorted(self._links.items()):
-            state = link.state(is_relayed=link is not host and host is not None and host.is_up)
-            sent, received = self.streams.carried(name)
-            found.append(msgspec.structs.replace(state, sent_bytes=sent, received_bytes=received))
-        return Links(links=tuple(found), num_refused=self._entrance.num_refused)
+        has_relay = host is not None and host.is_up
+        return Links(
+            links=tuple(
+                link.state(is_relayed=has_relay and link is not host) for _, link in sorted(self._links.items())
+            )
+        )
 
     @property
     def own_address(self) -> str:
@@ -151,8 +148,7 @@ class Gate:
 
     def address_of(self, machine: str) -> str:
         """Of that machine, on every machine."""
-        number = next((one.number for one in self._settings.members if one.machine == machine), 0)
-        return address_of(self._settings.block, number) if number else ""
+        return address_in(self._settings, machine)
 
     # What workers tell
 
@@ -164,16 +160,13 @@ class Gate:
         for name in others:
             self._announce(name)
         version, deadline = self._exposed.version, asyncio.get_running_loop().time() + _STAND_S
-        waiting = []
         while asked.waits:
-            waiting = [name for name in others if not self._has_settled(name, asked.run, version)]
             left_s = deadline - asyncio.get_running_loop().time()
-            if not waiting or left_s <= 0:
+            if left_s <= 0 or all(self._has_settled(name, asked.run, version) for name in others):
                 break
             self._letter_came.clear()
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._letter_came.wait(), left_s)
-        missing = {name for name in others if name in waiting or name in self._undelivered}
         taken = {
             port: name
             for name, standing in self._standing.items()
@@ -181,9 +174,7 @@ class Gate:
             for port in standing.taken
             if port in asked.ports
         }
-        return Exposed(
-            standing=tuple(name for name in others if name not in missing), taken=taken, missing=tuple(sorted(missing))
-        )
+        return Exposed(taken=taken)
 
     def _has_settled(self, machine: str, run: str, version: int) -> bool:
         link, standing = self._links.get(machine), self._standing.get(machine)
@@ -313,8 +304,8 @@ class Gate:
             end.close()
             return
         match header:
-            case Control() if (link := self._links.get(member.machine)) is not None:
-                await link.accept(end, header)
+            case Control():
+                await self._links[member.machine].accept(end, header)
             case Open():
                 await self.streams.serve(member.machine, end, header)
             case Answer(ticket=ticket) if self._ways.redeem(member.machine, ticket, end):

@@ -47,15 +47,12 @@ class LinkState(msgspec.Struct, frozen=True, kw_only=True):
     address: str = ""  # of the other side of the connection
     round_trip_s: float | None = None
     trouble: str = ""  # what dialling met
-    sent_bytes: int = 0
-    received_bytes: int = 0
 
 
 class Links(Message, frozen=True, kw_only=True):
     """All links of a machine."""
 
     links: tuple[LinkState, ...]
-    num_refused: int = 0  # connections that were not let in
 
 
 # From a worker to its machine's gate, and back
@@ -70,11 +67,9 @@ class Expose(Message, frozen=True, kw_only=True):
 
 
 class Exposed(Message, frozen=True, kw_only=True):
-    """Machines of the run on which the ports can be dialled by now, and those on which a port is taken."""
+    """The run's machines stand in for the ports, as far as they are in reach, but for ports that are taken there."""
 
-    standing: tuple[str, ...]
     taken: dict[int, str] = {}
-    missing: tuple[str, ...] = ()
 
 
 class AskRates(Message, frozen=True, kw_only=True):

@@ -56,13 +56,18 @@ def in_run(settings: Settings, run: str, machine: str) -> bool:
     return is_member and run in settings.runs and (machine in settings.runs[run] or machine == settings.host)
 
 
+def address_in(settings: Settings, machine: str) -> str:
+    """A member's loopback address, on every machine; empty if it is none."""
+    number = next((one.number for one in settings.members if one.machine == machine), 0)
+    return address_of(settings.block, number) if number else ""
+
+
 def wanted_stand_ins(settings: Settings, announced: Mapping[str, Ports], here: Iterable[str]) -> set[StandIn]:
     """Ports of others that this machine's workers may dial; machines on the same loopback are dialled as they are."""
     mine = {run for run, machines in settings.runs.items() if settings.machine in machines}
     members = {member.machine for member in settings.members} - {settings.machine, *here}
-    numbers = {member.machine: member.number for member in settings.members}
     return {
-        StandIn(machine, run, port, address_of(settings.block, numbers[machine]))
+        StandIn(machine, run, port, address_in(settings, machine))
         for machine, told in announced.items()
         if machine in members
         for run, ports in told.runs.items()

@@ -2,17 +2,15 @@
 
 import asyncio
 import socket
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import NamedTuple
 
 from potluck.gates.bridge import REFUSED, WELCOME, Bridge, End
-from potluck.gates.entrance import HANDSHAKE_S
+from potluck.gates.entrance import HANDSHAKE_S, oldest_of_busiest
 from potluck.gates.links import BROKEN
-from potluck.gates.loopback import address_of
 from potluck.gates.messages import Kind, Open, Settings
-from potluck.gates.ports import ExposedPorts, StandIn, in_run
+from potluck.gates.ports import ExposedPorts, StandIn, address_in, in_run
 from potluck.gates.secure import PlainEnd, SecureEnd
 from potluck.gates.sockets import is_own_users, prepare, watch_over
 from potluck.gates.ways import NoWayError, Ways
@@ -31,7 +29,7 @@ class Way(NamedTuple):
 
 
 class Streams:
-    """All connections that are being carried, and what they have carried so far."""
+    """All connections that are being carried."""
 
     def __init__(
         self,
@@ -47,7 +45,6 @@ class Streams:
         self._bridges: dict[Bridge, Way] = {}
         self._visitors: dict[Bridge, str] = {}
         """Connections to the host's service, by the address that they come from."""
-        self._ended: dict[str, tuple[int, int]] = {}
 
     async def carry(self, asked: StandIn, connection: socket.socket) -> None:
         """From a worker here, which dialled a port of another machine."""
@@ -104,10 +101,14 @@ class Streams:
                 self._join(end, far, Way((asked.to, machine), asked.run), awaits_welcome=False)
             else:
                 origin = asked.origin if machine == settings.host and asked.origin else machine
-                plain = await self._connect(origin, asked)
-                watch_over(end.socket, self._exposed.of(asked.run).get(asked.port, "bulk"))
-                await end.send_plain(WELCOME)
-                self._join(PlainEnd(plain), end, Way((machine, origin), asked.run), awaits_welcome=False)
+                near = PlainEnd(await self._connect(origin, asked))
+                try:
+                    watch_over(end.socket, self._exposed.of(asked.run).get(asked.port, "bulk"))
+                    await end.send_plain(WELCOME)
+                except BaseException:
+                    near.close(is_orderly=False)
+                    raise
+                self._join(near, end, Way((machine, origin), asked.run), awaits_welcome=False)
         except BROKEN:
             with suppress(*BROKEN):
                 await end.send_plain(REFUSED)
@@ -118,11 +119,10 @@ class Streams:
         settings = self._settings()
         if asked.port not in self._exposed.of(asked.run) or not in_run(settings, asked.run, origin):
             raise NoWayError(f"{origin} has no part in {asked.run}")
-        own = next(one.number for one in settings.members if one.machine == settings.machine)
         connection = prepare(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
         try:
-            address = (address_of(settings.block, own), asked.port)
-            await asyncio.get_running_loop().sock_connect(connection, address)
+            own = address_in(settings, settings.machine)
+            await asyncio.get_running_loop().sock_connect(connection, (own, asked.port))
         except BaseException:
             connection.close()
             raise
@@ -153,15 +153,11 @@ class Streams:
             return
         watch_over(end.socket, "bulk")
         if len(self._visitors) >= _MOST_VISITORS:
-            self._dismiss_one()
+            oldest_of_busiest(self._visitors).finish(False)
         bridge = self._join(PlainEnd(connection), end, Way((), ""), awaits_welcome=False)
-        self._visitors[bridge] = address
-        await self._see_out(bridge)
-
-    def _dismiss_one(self) -> None:
-        """The oldest from the address that has most."""
-        (busiest, _), *_ = Counter(self._visitors.values()).most_common(1)
-        next(bridge for bridge, address in self._visitors.items() if address == busiest).finish(False)
+        if bridge in self._bridges:  # it may have hung up already
+            self._visitors[bridge] = address
+            await self._see_out(bridge)
 
     async def _see_out(self, bridge: Bridge) -> None:
         """Whoever asks nothing, or nothing more, has to go."""
@@ -188,11 +184,8 @@ class Streams:
         return all(in_run(self._settings(), way.run, machine) for machine in way.machines)
 
     def _forget(self, bridge: Bridge) -> None:
-        way = self._bridges.pop(bridge)
+        del self._bridges[bridge]
         self._visitors.pop(bridge, None)
-        for machine in way.machines[:1]:
-            sent, received = self._ended.get(machine, (0, 0))
-            self._ended[machine] = (sent + bridge.sent_bytes, received + bridge.received_bytes)
 
     # What the gate does with all of them
 
@@ -205,14 +198,6 @@ class Streams:
     def close(self) -> None:
         for bridge in list(self._bridges):
             bridge.finish(False)
-
-    def carried(self, machine: str) -> tuple[int, int]:
-        """Bytes sent to a machine and received from it, so far."""
-        sent, received = self._ended.get(machine, (0, 0))
-        for bridge, way in self._bridges.items():
-            if way.machines[:1] == (machine,):
-                sent, received = sent + bridge.sent_bytes, received + bridge.received_bytes
-        return sent, received
 
     def sockets(self) -> Iterator[tuple[str, socket.socket]]:
         """Connections to other machines, by machine."""
