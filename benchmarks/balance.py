@@ -14,14 +14,15 @@ import shutil
 import statistics
 import sys
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks import ddp_baseline
-from benchmarks.balanced_run import Order, event_files, train
-from benchmarks.crew import START_CORES, gather, let_go
-from benchmarks.distance import distances, steps_of, steps_until
-from benchmarks.pinning import pin
+from benchmarks.support.balanced_run import Order, train
+from benchmarks.support.crew import gather
+from benchmarks.support.distance import distances, steps_of, steps_until
+from benchmarks.support.lab_machines import LabMachines
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.state import replay
@@ -31,25 +32,26 @@ WITHIN = 0.05
 
 
 @dataclass(frozen=True)
-class Bare:
-    """One round of stock DDP, and every machine alone."""
-
-    samples_per_s: float
-    solo: dict[str, float]
-
-
-@dataclass(frozen=True)
 class Trained:
     """One run of Potluck."""
 
     steps_s: list[float]
-    batch: int
     plan_changes: int
     steps_until_balanced: int | None
 
     @property
     def steady_step_s(self) -> float:
         return statistics.fmean(self.steps_s[len(self.steps_s) // 2 :])
+
+
+@dataclass(frozen=True)
+class Row:
+    """How well one way to split used the machines: medians over the rounds."""
+
+    samples_per_s: float
+    efficiency: float
+    plan_changes: int
+    steps_until_balanced: int | None
 
 
 def main() -> None:
@@ -67,43 +69,37 @@ def main() -> None:
         figures = measure(options)
     except LabError as error:
         sys.exit(f"error: {error}")
-    for name in ("ddp", *options.policies):
-        row = figures[name]
-        print(
-            f"{name:>14} {row['samples_per_s']:8.1f} samples/s, {row['efficiency']:.3f} of the sum of solo speeds, "
-            f"{row['plan_changes']} plan changes, balanced after {row['steps_until_balanced']} steps"
-        )
-    print(f"{'sum of solo':>14} {figures['sum_of_solo_samples_per_s']:8.1f} samples/s")
     if options.json:
         print(json.dumps(figures))
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
-    """All rounds, as the figures of the last line."""
-    bare: list[Bare] = []
+    """All rounds: prints the table, and returns the figures of the last line."""
+    bare: list[ddp_baseline.Speeds] = []
     trained: dict[str, list[Trained]] = {policy: [] for policy in options.policies}
     with tempfile.TemporaryDirectory() as scratch, Lab(options.cluster) as lab:
-        batch = options.batch // len(lab.machines) * len(lab.machines)
-        declared = {machine.name: machine.cores() for machine in lab.machines}
+        machines = LabMachines(lab)
+        batch = options.batch // len(machines.names) * len(machines.names)
         for number in range(options.rounds):
-            bare.append(run_bare(lab, declared, Path(scratch, f"bare-{number}"), batch))
+            go = Path(scratch, f"go-{number}")
+            bare.append(ddp_baseline.run(machines, go, batch=batch, rounds=3, steps=5, solo_s=1.5))
             for policy in options.policies:
                 folder = Path(scratch, f"{policy}-{number}")
                 keep = options.keep / policy if options.keep and number == 0 else None
-                trained[policy].append(
-                    run_policy(lab, declared, folder, policy=policy, batch=batch, steps=options.steps, keep=keep)
-                )
-    solo = {name: statistics.median(round_.solo[name] for round_ in bare) for name in declared}
+                trained[policy].append(run_policy(lab, folder, Order(policy, batch, options.steps), keep))
+    solo = {name: statistics.median(one.solo[name] for one in bare) for name in machines.names}
     total = sum(solo.values())
-    rows: dict[str, object] = {
-        policy: {
-            **_speeds(statistics.median(batch / run.steady_step_s for run in runs), total),
-            "plan_changes": statistics.median_high(run.plan_changes for run in runs),
-            "steps_until_balanced": _median_or_none([run.steps_until_balanced for run in runs]),
-        }
-        for policy, runs in trained.items()
+    together = statistics.median(one.together for one in bare)
+    rows = {
+        "ddp": Row(round(together, 1), round(together / total, 3), 0, None),
+        **{policy: summarise(runs, batch, total) for policy, runs in trained.items()},
     }
-    ddp = _speeds(statistics.median(round_.samples_per_s for round_ in bare), total)
+    for name, row in rows.items():
+        print(
+            f"{name:>14} {row.samples_per_s:8.1f} samples/s, {row.efficiency:.3f} of the sum of solo speeds, "
+            f"{row.plan_changes} plan changes, balanced after {row.steps_until_balanced} steps"
+        )
+    print(f"{'sum of solo':>14} {total:8.1f} samples/s")
     return {
         "benchmark": "balance",
         "cluster": options.cluster,
@@ -111,63 +107,36 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
         "rounds": options.rounds,
         "solo_samples_per_s": {name: round(speed, 1) for name, speed in solo.items()},
         "sum_of_solo_samples_per_s": round(total, 1),
-        "ddp": {**ddp, "plan_changes": 0, "steps_until_balanced": None},
-        **rows,
+        **{name: asdict(row) for name, row in rows.items()},
     }
 
 
-def run_bare(lab: Lab, declared: dict[str, float], folder: Path, batch: int) -> Bare:
-    """Stock DDP in this lab, machines in turns alone and together."""
-    folder.mkdir()
-    go = folder / "go"
-    pinned = pin(lab.machines)
-    for machine in lab.machines:
-        machine.slow(START_CORES)
-    rounds = 3
-    arguments = ["--batch", str(batch), "--rounds", str(rounds), "--steps", "5", "--go", str(go)]
-    workers = ddp_baseline.start_workers(lab.machines, arguments, pinned)
-    let_go(lab, declared, {worker.machine: worker for worker in workers}, go)
-    results = ddp_baseline.gather(workers, rounds)
-    return Bare(
-        ddp_baseline.median_speed(results, lab.machines[0].name, "together"),
-        {name: ddp_baseline.median_speed(results, name, "solo") for name in declared},
-    )
-
-
-def run_policy(
-    lab: Lab,
-    declared: dict[str, float],
-    folder: Path,
-    *,
-    policy: str,
-    batch: int,
-    steps: int,
-    keep: Path | None = None,
-) -> Trained:
+def run_policy(lab: Lab, folder: Path, order: Order, keep: Path | None) -> Trained:
     """One run of Potluck in this lab, from a cold start: nothing is known of the machines beforehand."""
     folder.mkdir()
-    crew = train(lab, declared, folder, Order(policy, batch, steps))
+    crew = train(lab, folder, order)
     if keep is not None:
-        gather(crew, "run", folder / "gathered")
+        gather(crew, folder / "gathered")
         shutil.copytree(folder / "gathered", keep)
-    logs = event_files(crew)
-    workers = [steps_of(log) for log in logs]
+    workers = [steps_of(crew, name) for name in crew.workers]
+    (first_log,) = crew.event_files(crew.machines.names[0])
     return Trained(
         [event.seconds for event in workers[0].values()],
-        batch,
-        replay(list(read_records(logs[0]))).num_plan_changes,
+        replay(list(read_records(first_log))).num_plan_changes,
         steps_until(distances(workers), WITHIN),
     )
 
 
-def _median_or_none(values: list[int | None]) -> int | None:
-    """The median, if most rounds have a value."""
-    known = [value for value in values if value is not None]
-    return statistics.median_high(known) if len(known) > len(values) / 2 else None
-
-
-def _speeds(samples_per_s: float, total: float) -> dict[str, float]:
-    return {"samples_per_s": round(samples_per_s, 1), "efficiency": round(samples_per_s / total, 3)}
+def summarise(runs: Sequence[Trained], batch: int, total: float) -> Row:
+    """One policy's runs; balanced after so many steps if most of them were balanced at all."""
+    samples_per_s = statistics.median(batch / run.steady_step_s for run in runs)
+    known = [run.steps_until_balanced for run in runs if run.steps_until_balanced is not None]
+    return Row(
+        samples_per_s=round(samples_per_s, 1),
+        efficiency=round(samples_per_s / total, 3),
+        plan_changes=statistics.median_high(run.plan_changes for run in runs),
+        steps_until_balanced=statistics.median_high(known) if len(known) > len(runs) / 2 else None,
+    )
 
 
 if __name__ == "__main__":

@@ -13,9 +13,11 @@ import json
 import os
 import statistics
 import sys
+import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -23,15 +25,11 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from benchmarks.pinning import pin
-from lab import Lab, LabError, Machine, Process
+from benchmarks.support.lab_machines import READY_S, LabMachines, wait_for_all, wait_for_go
+from lab import Lab, LabError
 
-REPOSITORY = Path(__file__).parents[1]
-PORT = "29500"
+PORT = "29599"  # 29500 is the port of a gate, which an earlier run of Potluck in this lab may have left open
 RESULT = "result: "
-READY = "ready"
-START_S = 120.0  # importing torch on a fifth of a core takes its time
-
 
 # A sample costs the same in pieces up to about a hundred; beyond, a cache overflows and it costs up to twice as much.
 # Speeds of unequal parts can only be added up where that is left out.
@@ -55,16 +53,16 @@ def small_cnn() -> nn.Module:
 def training_step(model: nn.Module, batch: int) -> Callable[[], None]:
     """A closure that trains `model` on one synthetic batch, in pieces; DDP exchanges gradients with the last one."""
     images, labels = torch.randn(batch, 3, 32, 32), torch.randint(0, 10, (batch,))
-    pieces = list(zip(images.split(PIECE), labels.split(PIECE), strict=True))
+    pieces = list(zip(torch.split(images, PIECE), torch.split(labels, PIECE), strict=True))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
 
     def step() -> None:
         optimizer.zero_grad(set_to_none=True)
         for number, (piece, wanted) in enumerate(pieces, 1):
-            is_kept_back = isinstance(model, DistributedDataParallel) and number < len(pieces)
-            with model.no_sync() if is_kept_back else nullcontext():
+            is_last = number == len(pieces)
+            with nullcontext() if is_last or not isinstance(model, DistributedDataParallel) else model.no_sync():
                 loss = nn.functional.cross_entropy(model(piece), wanted, reduction="sum") / batch
-                loss.backward()
+                loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
 
     return step
@@ -97,83 +95,78 @@ def work(options: argparse.Namespace) -> None:
     dist.destroy_process_group()
 
 
-def wait_for_go(file: Path | None) -> None:
-    """Say that all is set up, and wait until the file appears: meanwhile machines get the cores they are declared."""
-    if file is not None:
-        print(READY, flush=True)
-        while not file.exists():
-            time.sleep(0.05)
-
-
 def report(machine: str, phase: str, samples_per_s: float) -> None:
     """One line for the process that started us."""
     print(RESULT + json.dumps({"machine": machine, "phase": phase, "samples_per_s": samples_per_s}), flush=True)
 
 
-def start_workers(
-    machines: Sequence[Machine], arguments: Sequence[str], pinned: Mapping[str, list[str]] | None = None
-) -> list[Process]:
-    """Start a worker on every machine."""
-    pinned = pinned or pin(machines)
-    return [
-        machine.start(
-            [*pinned[machine.name], sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *arguments],
-            cwd=REPOSITORY,
-            env={
+@dataclass(frozen=True)
+class Speeds:
+    """Samples/s: of all machines together under DDP, and of every machine alone; medians over the rounds."""
+
+    together: float
+    solo: dict[str, float]
+
+
+def run(machines: LabMachines, go: Path, *, batch: int, rounds: int, steps: int, solo_s: float) -> Speeds:
+    """Stock DDP in a lab, machines in turns alone and together."""
+    arguments = ["--batch", batch, "--rounds", rounds, "--steps", steps, "--solo-seconds", solo_s, "--go", go]
+    command = [sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *map(str, arguments)]
+    workers = [
+        machines.start(
+            name,
+            command,
+            {
                 "RANK": str(rank),
-                "WORLD_SIZE": str(len(machines)),
+                "WORLD_SIZE": str(len(machines.names)),
                 "LOCAL_RANK": "0",
-                "MASTER_ADDR": machines[0].address,
+                "MASTER_ADDR": machines.lab.machines[0].address,
                 "MASTER_PORT": PORT,
                 "GLOO_SOCKET_IFNAME": "eth0",
-                "OMP_NUM_THREADS": "1",
-                "MACHINE": machine.name,
+                "MACHINE": name,
             },
         )
-        for rank, machine in enumerate(machines)
+        for rank, name in enumerate(machines.names)
     ]
-
-
-def gather(workers: Sequence[Process], rounds: int) -> list[dict[str, object]]:
-    """What the workers report, once all have ended."""
+    machines.let_go(workers, go)
+    wait_for_all(workers, READY_S + 60.0 * rounds)
+    found: dict[tuple[str, str], list[float]] = {}
     for worker in workers:
-        if worker.wait(START_S + 60.0 * rounds):
-            raise LabError(f"the worker on {worker.machine} failed:\n{worker.output}", fix="see its traceback")
-    return [
-        json.loads(line.removeprefix(RESULT))
-        for worker in workers
-        for line in worker.lines()
-        if line.startswith(RESULT)
-    ]
+        for line in worker.lines():
+            if line.startswith(RESULT):
+                one = json.loads(line.removeprefix(RESULT))
+                found.setdefault((one["machine"], one["phase"]), []).append(one["samples_per_s"])
+    return Speeds(
+        together=statistics.median(found[machines.names[0], "together"]),
+        solo={name: statistics.median(found[name, "solo"]) for name in machines.names},
+    )
 
 
 def measure(options: argparse.Namespace) -> dict[str, object]:
-    """Start a worker on every machine and gather the medians."""
-    with Lab(options.cluster) as lab:
-        machines = lab.machines
-        batch = options.batch // len(machines) * len(machines)
-        results = gather(start_workers(machines, [*sys.argv[1:], "--batch", str(batch)]), options.rounds)
-        cores = {machine.name: machine.cores() for machine in machines}
-    solo = {name: median_speed(results, name, "solo") for name in cores}
-    together = median_speed(results, machines[0].name, "together")
+    """Start a worker on every machine, print a table, and return the figures of the last line."""
+    with tempfile.TemporaryDirectory() as scratch, Lab(options.cluster) as lab:
+        machines = LabMachines(lab)
+        batch = options.batch // len(machines.names) * len(machines.names)
+        rounds, go = options.rounds, Path(scratch, "go")
+        speeds = run(machines, go, batch=batch, rounds=rounds, steps=options.steps, solo_s=options.solo_seconds)
+    total = sum(speeds.solo.values())
+    for name, speed in speeds.solo.items():
+        print(f"{name:>12} alone     {speed:7.1f} samples/s on {machines.cores[name]:g} cores")
+    print(f"{'all':>12} together  {speeds.together:7.1f} samples/s, equal split, stock DDP over Gloo")
+    print(f"{'sum':>12} of solo   {total:7.1f} samples/s")
+    print(f"{'ratio':>12}           {speeds.together / total:7.3f}")
     return {
         "benchmark": "ddp_baseline",
         "cluster": options.cluster,
-        "cores": cores,
+        "cores": machines.cores,
         "global_batch": batch,
-        "rounds": options.rounds,
-        "samples_per_s": round(together, 1),
-        "solo_samples_per_s": {name: round(speed, 1) for name, speed in solo.items()},
-        "sum_of_solo_samples_per_s": round(sum(solo.values()), 1),
-        "efficiency_ratio": round(together / sum(solo.values()), 3),
+        "rounds": rounds,
+        "samples_per_s": round(speeds.together, 1),
+        "solo_samples_per_s": {name: round(speed, 1) for name, speed in speeds.solo.items()},
+        "sum_of_solo_samples_per_s": round(total, 1),
+        "efficiency_ratio": round(speeds.together / total, 3),
         "torch": torch.__version__,
     }
-
-
-def median_speed(results: list[dict[str, object]], machine: str, phase: str) -> float:
-    """The median over the rounds of one machine's speed in one phase."""
-    chosen = [result for result in results if result["machine"] == machine and result["phase"] == phase]
-    return statistics.median(float(str(result["samples_per_s"])) for result in chosen)
 
 
 def main() -> None:
@@ -195,11 +188,6 @@ def main() -> None:
         figures = measure(options)
     except LabError as error:
         sys.exit(f"error: {error}")
-    for machine, speed in figures["solo_samples_per_s"].items():
-        print(f"{machine:>12} alone     {speed:7.1f} samples/s on {figures['cores'][machine]:g} cores")
-    print(f"{'all':>12} together  {figures['samples_per_s']:7.1f} samples/s, equal split, stock DDP over Gloo")
-    print(f"{'sum':>12} of solo   {figures['sum_of_solo_samples_per_s']:7.1f} samples/s")
-    print(f"{'ratio':>12}           {figures['efficiency_ratio']:7.3f}")
     if options.json:
         print(json.dumps(figures))
 

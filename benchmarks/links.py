@@ -9,22 +9,32 @@ import os
 import sys
 import tempfile
 import time
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import msgspec
 import torch
-from torch.distributed import ProcessGroupGloo, TCPStore
+from torch.distributed import ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
-from benchmarks.crew import START_CORES, let_go
-from benchmarks.ddp_baseline import wait_for_go
+from benchmarks.support.lab_machines import LabMachines, wait_for_all, wait_for_go
 from lab import Lab, LabError
-from potluck.engine.addresses import address_towards
+from potluck.engine.group.addresses import address_towards
 from potluck.measuring.link_sweep import sweep_links
 from potluck.planning.costs import LinkProfile
 from potluck.planning.explain import rate_text, seconds_text
 
-ROOT = Path(__file__).parents[1]
 PORT = 29520
 WAIT_S = 180.0
+
+
+@dataclass(frozen=True)
+class Swept:
+    """What the sweep of a cluster found."""
+
+    ring: LinkProfile
+    pairs: dict[str, LinkProfile]
+    machines: dict[str, LinkProfile]
+    sweep_s: float
 
 
 def work(go: Path) -> None:
@@ -37,37 +47,33 @@ def work(go: Path) -> None:
     began_s = time.perf_counter()
     found = sweep_links(store, rank, names, device)
     if rank == 0:
-        links = {"-".join(pair): _data(link) for pair, link in found.pairs.items()}
-        each = {name: _data(link) for name, link in found.of_each().items()}
-        took_s = time.perf_counter() - began_s
-        print(json.dumps({"ring": _data(found.ring), "pairs": links, "machines": each, "sweep_s": took_s}))
+        swept = Swept(
+            ring=found.ring,
+            pairs={"-".join(pair): link for pair, link in found.pairs.items()},
+            machines=dict(found.of_each()),
+            sweep_s=time.perf_counter() - began_s,
+        )
+        print(json.dumps(asdict(swept)))
     # The store goes with its process: the others may still be reading.
     store.set(f"done/{rank}", "")
     if rank == 0:
         store.wait([f"done/{other}" for other in range(len(names))])
 
 
-def _data(link: LinkProfile) -> dict[str, float]:
-    return {"latency_s": link.latency_s, "bandwidth_bytes_per_s": link.bandwidth_bytes_per_s, "error": link.error}
-
-
-def measure(cluster: str) -> dict[str, object]:
+def measure(cluster: str) -> Swept:
     """Sweep a lab cluster, at its declared cores."""
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
         go = Path(scratch, "go")
-        declared = {machine.name: machine.cores() for machine in lab.machines}
-        workers = {}
-        for rank, machine in enumerate(lab.machines):
-            machine.slow(START_CORES)
-            variables = {"RANK": str(rank), "MASTER_ADDR": lab.machines[0].address, "NAMES": " ".join(declared)}
-            command = [sys.executable, "-m", "benchmarks.links", "--worker", "--go", str(go)]
-            workers[machine.name] = machine.start(command, cwd=ROOT, env=variables)
-        let_go(lab, declared, workers, go)
-        for worker in workers.values():
-            if worker.wait(WAIT_S):
-                raise LabError(f"the worker on {worker.machine} failed:\n{worker.output}", fix="see its traceback")
-        result = next(line for line in workers[lab.machines[0].name].lines() if line.startswith("{"))
-        return {"benchmark": "links", "cluster": cluster, **json.loads(result)}
+        machines = LabMachines(lab)
+        command = [sys.executable, "-m", "benchmarks.links", "--worker", "--go", str(go)]
+        told = {"MASTER_ADDR": lab.machines[0].address, "NAMES": " ".join(machines.names)}
+        workers = [
+            machines.start(name, command, {**told, "RANK": str(rank)}) for rank, name in enumerate(machines.names)
+        ]
+        machines.let_go(workers, go)
+        wait_for_all(workers, WAIT_S)
+        line = next(line for line in workers[0].lines() if line.startswith("{"))
+        return msgspec.json.decode(line, type=Swept)
 
 
 def main() -> None:
@@ -82,13 +88,13 @@ def main() -> None:
         work(options.go)
         return
     try:
-        figures = measure(options.cluster)
+        swept = measure(options.cluster)
     except LabError as error:
         sys.exit(f"error: {error}")
-    for name, link in {**figures["pairs"], "ring": figures["ring"]}.items():
-        print(f"{name:>14} {rate_text(link['bandwidth_bytes_per_s']):>14}, {seconds_text(link['latency_s'])} a hop")
+    for name, link in {**swept.pairs, "ring": swept.ring}.items():
+        print(f"{name:>14} {rate_text(link.bandwidth_bytes_per_s):>14}, {seconds_text(link.latency_s)} a hop")
     if options.json:
-        print(json.dumps(figures))
+        print(json.dumps({"benchmark": "links", "cluster": options.cluster, **asdict(swept)}))
 
 
 if __name__ == "__main__":

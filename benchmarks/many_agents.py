@@ -1,9 +1,12 @@
-"""How much work many machines make for one host: agents that poll and ship events, and every byte is counted.
+"""How many joined machines one host holds: agents that poll, report and send events home, and every byte is counted.
 
-    python -m benchmarks.many_agents --agents 200 --seconds 30
+    python -m benchmarks.many_agents --agents 500 --seconds 30
+    python -m benchmarks.many_agents --agents 100 --events 10
 
-The host is the real command in a process of its own; each agent has the real client, the real shipper and a real file
-that grows by ten events a second. Only the training is left out.
+The host is the real command, on one core. Of the machines only the training is left out: see
+benchmarks/support/joined_machines.py. With --events each machine writes so many events a second in a run. In the end
+one more machine joins, and the time is taken until all others have heard of it. A host holds its machines if none of
+them went away, no question stayed without an answer, and all files are the same bytes on both sides.
 """
 
 import argparse
@@ -16,151 +19,139 @@ import sys
 import tempfile
 import threading
 import time
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import msgspec
 import psutil
 
-from potluck.events.types import Record, StepCommitted
-from potluck.meeting.client import HostClient
-from potluck.meeting.home import Home, Membership
-from potluck.meeting.invitation import read_invitation
-from potluck.meeting.joining import join
-from potluck.meeting.runs import RunRecord
-from potluck.meeting.shipping import Shipper
-from potluck.meeting.wire import PollRequest, Report, Task, WorkerReport
+from benchmarks.support.free_port import free_port
+from benchmarks.support.joined_machines import HERE, Gates, JoinedMachine
+from potluck.gates.file_limit import raise_file_limit
+from potluck.machine.snapshot import take_facts
+from potluck.meeting.access.invitation import read_invitation
+from potluck.meeting.host.runs import RunRecord
+from potluck.meeting.wire import RunTask
 
-HERE = "127.0.0.1"
-EVENTS_PER_S = 10
-SHIP_EVERY_S = 0.5
-
-
-class Agent:
-    """One machine: two connections, as the real agent has, in threads of this process."""
-
-    def __init__(self, membership: Membership, folder: Path, run: str) -> None:
-        self.membership = membership
-        self.machine = membership.machine
-        self.folder = folder / "runs" / run
-        self.file = self.folder / "events" / f"{self.machine}-0.jsonl"
-        self.file.parent.mkdir(parents=True)
-        self.run = run
-        self.num_polls = self.num_events = 0
-
-    def live(self, until: float, start: threading.Barrier) -> None:
-        """Write, ship, poll, until the time is over and everything has arrived."""
-        polling = threading.Thread(target=self._poll, args=(until,))
-        start.wait()
-        polling.start()
-        with HostClient.of(self.membership) as client:
-
-            def send(name: str, offset: int, data: bytes) -> int:
-                path = f"/runs/{self.run}/files?file={name}&offset={offset}"
-                return int(json.loads(client.send("POST", path, data))["size"])
-
-            shipper = Shipper(self.folder, send)
-            client.ask("POST", "/report", Report(devices=["cpu"]))
-            next_at = time.monotonic()
-            while time.monotonic() < until:
-                self._write(round(EVENTS_PER_S * SHIP_EVERY_S))
-                shipper.ship()
-                next_at += SHIP_EVERY_S
-                time.sleep(max(0.0, next_at - time.monotonic()))
-            while shipper.ship():
-                pass
-            client.ask(
-                "POST",
-                "/report",
-                Report(devices=["cpu"], workers=[WorkerReport(run=self.run, worker=0, state="stopped")]),
-            )
-        polling.join()
-
-    def _write(self, number: int) -> None:
-        with self.file.open("ab") as file:
-            for _ in range(number):
-                event = StepCommitted(step=self.num_events, epoch=0, samples=64, loss=1.0, seconds=0.1, own_samples=1)
-                record = Record(sequence=self.num_events, time=time.time(), event=event)
-                file.write(msgspec.json.encode(record) + b"\n")
-                self.num_events += 1
-
-    def _poll(self, until: float) -> None:
-        known = ""
-        with HostClient.of(self.membership, timeout_s=30) as client:
-            while time.monotonic() < until:
-                known = client.ask("POST", "/poll", PollRequest(known=known))["digest"]
-                self.num_polls += 1
+RUN = "one"
+READY_S = 120.0
+NUM_JOINING = 8  # machines that join at the same moment
+AT_ONCE = 50  # machines that begin to ask at the same moment
+HEARD_S = 60.0
 
 
 def main() -> None:
-    """Start the host, let the agents live, compare every file."""
+    """Start the host, let the machines live, compare every file; exit 1 if the host does not hold them."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--agents", type=int, default=200)
+    parser.add_argument("--agents", type=int, default=500)
     parser.add_argument("--seconds", type=float, default=30.0)
+    parser.add_argument("--events", type=float, default=0.0, help="events a second of every machine")
+    parser.add_argument("--core", type=int, default=0, help="the processor that the host runs on; -1: any")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    raise_file_limit()
+    if options.core >= 0 and (others := os.sched_getaffinity(0) - {options.core}):
+        os.sched_setaffinity(0, others)
     with tempfile.TemporaryDirectory() as scratch:
-        result = measure(Path(scratch), options.agents, options.seconds)
+        result = measure(Path(scratch), options)
     if options.json:
         print(json.dumps(result))
     else:
         for name, value in result.items():
-            print(f"{name:22}{value}")
-    sys.exit(result["files_that_differ"] != 0)
+            print(f"{name:24}{value}")
+    sys.exit(not result["holds"])
 
 
-def measure(folder: Path, num_agents: int, seconds: float) -> dict[str, object]:
-    """One host, that many agents, for that long."""
-    home, port = folder / "host", 29871
-    environment = {**os.environ, "POTLUCK_HOME": str(home), "PYTHONUNBUFFERED": "1"}
-    make_run(home, folder / "experiments" / "one")
-    command = [sys.executable, "-m", "potluck", "host", "--not-here", "--no-mdns", "--address", HERE]
-    host = subprocess.Popen([*command, "--port", str(port), "--name", "host"], env=environment, stdout=subprocess.PIPE)
+def measure(folder: Path, options: argparse.Namespace) -> dict[str, object]:
+    """One host, that many machines, for that long."""
+    make_run(folder / "host", folder / "experiments" / RUN)
+    host = start_host(folder / "host", options.core)
+    machines: list[JoinedMachine] = []
+    threads: list[threading.Thread] = []
+    gates: Gates | None = None
     try:
         assert host.stdout is not None
         line = next(line.decode().split()[2] for line in host.stdout if b"potluck join p1-" in line)
         threading.Thread(target=host.stdout.read, daemon=True).start()
-        agents = []
-        for number in range(num_agents):
-            place = folder / f"m{number}"
-            agents.append(Agent(join(read_invitation(line), f"m{number}", Home(place)), place, "one"))
-        time.sleep(3.0)  # torch is imported by now
-        start, until = threading.Barrier(num_agents + 1), time.monotonic() + seconds
-        threads = [threading.Thread(target=agent.live, args=(until, start)) for agent in agents]
-        for thread in threads:
-            thread.start()
-        process = psutil.Process(host.pid)
-        before, began = process.cpu_times(), time.monotonic()
-        start.wait()
+        invitation, seen = read_invitation(line), take_facts(with_torch=False)
+        began = time.monotonic()
+        gates = Gates()
+        names = [f"m{number}" for number in range(options.agents)]
+        with ThreadPoolExecutor(NUM_JOINING) as pool:
+            machines += pool.map(lambda name: JoinedMachine(invitation, name, folder / name, seen, RUN), names)
+        joined_s = time.monotonic() - began
+        print(f"{len(machines)} machines have joined after {joined_s:.1f} s; host {host.pid}", flush=True)
+        for first in range(0, len(machines), AT_ONCE):
+            group = machines[first : first + AT_ONCE]
+            for machine in group:
+                threads += machine.start(options.events)
+                gates.add(machine)
+            wait_for(group, 1, READY_S)
+        wait_for(machines, len(machines), READY_S)
+        ready_s = time.monotonic() - began - joined_s
+        print(f"{len(machines)} machines know each other after {ready_s:.1f} s", flush=True)
+        for machine in machines:
+            machine.troubles.clear()  # until here they all came at once
+        before, began = cpu_s(host.pid), time.monotonic()
+        polls = sum(machine.num_polls for machine in machines)
+        time.sleep(options.seconds)
+        took_s, after = time.monotonic() - began, cpu_s(host.pid)
+        polls = sum(machine.num_polls for machine in machines) - polls
+        memory = psutil.Process(host.pid).memory_info().rss
+        troubles = [trouble for machine in machines for trouble in machine.troubles]
+        came_at = time.monotonic()
+        late = JoinedMachine(invitation, "late", folder / "late", seen, RUN)
+        threads += late.start(0.0)
+        gates.add(late)
+        heard_s = wait_for_name(machines, late.name, came_at)
+        machines.append(late)
+    finally:
+        for machine in machines:
+            machine.stop()
         for thread in threads:
             thread.join()
-        after, took_s = process.cpu_times(), time.monotonic() - began
-        memory = process.memory_info().rss
-    finally:
+        if gates is not None:
+            gates.close()
         host.send_signal(signal.SIGINT)
-        host.wait(20)
-    differ = 0
-    for agent in agents:
-        copy = folder / "experiments" / "one" / "events" / agent.file.name
-        differ += not copy.is_file() or digest(copy) != digest(agent.file)
-    cpu_s = after.user + after.system - before.user - before.system
+        host.wait(30)
+    differ = sum(not is_same(machine.file, folder / "experiments" / RUN / "events") for machine in machines)
     return {
-        "agents": num_agents,
-        "seconds": round(took_s, 1),
-        "polls": sum(agent.num_polls for agent in agents),
-        "events": sum(agent.num_events for agent in agents),
+        "agents": options.agents,
+        "events_per_s": options.events,
+        "join_s": round(joined_s, 1),
+        "ready_s": round(ready_s, 1),
+        "seconds": options.seconds,
+        "polls": polls,
+        "events": sum(machine.num_events for machine in machines),
         "files_that_differ": differ,
-        "host_cpu_share": round(cpu_s / took_s, 3),
+        "unanswered": len(troubles),
+        "host_cpu_share": round((after[0] - before[0]) / took_s, 3),
+        "gate_cpu_share": round((after[1] - before[1]) / took_s, 3),
         "host_memory_mb": round(memory / 1e6),
+        "new_machine_heard_s": round(heard_s, 2),
+        "holds": not differ and not troubles and heard_s < HEARD_S,
     }
+
+
+def start_host(home: Path, core: int) -> "subprocess.Popen[bytes]":
+    """The real command, on one core."""
+    command = [] if core < 0 else ["taskset", "--cpu-list", str(core)]
+    command += [sys.executable, "-m", "potluck", "host", "--not-here", "--no-mdns", "--address", HERE]
+    return subprocess.Popen(
+        [*command, "--port", str(free_port()), "--name", "host"],
+        env={**os.environ, "POTLUCK_HOME": str(home), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+    )
 
 
 def make_run(home: Path, folder: Path) -> None:
     """A run that the host finds when it starts, as after a restart."""
     folder.mkdir(parents=True)
     record = RunRecord(
-        name="one",
+        name=RUN,
         id="1",
-        task=Task(settings={}),
+        task=RunTask(settings={}),
         started_by="benchmark",
         started_at=time.time(),
         folder=folder,
@@ -169,7 +160,39 @@ def make_run(home: Path, folder: Path) -> None:
         state="finished",
     )
     (home / "host" / "runs").mkdir(parents=True)
-    (home / "host" / "runs" / "one.json").write_text(record.model_dump_json())
+    (home / "host" / "runs" / f"{RUN}.json").write_text(record.model_dump_json())
+
+
+def wait_for(machines: Sequence[JoinedMachine], number: int, at_most_s: float) -> float:
+    """Seconds until every machine has heard of so many."""
+    began = time.monotonic()
+    while any(len(machine.members) < number for machine in machines):
+        if time.monotonic() - began > at_most_s:
+            knows = sorted(len(machine.members) for machine in machines)
+            met = Counter(trouble for machine in machines for trouble in machine.troubles)
+            sys.exit(f"after {at_most_s:.0f} s machines know {knows} of {number}; what they met: {met}")
+        time.sleep(0.1)
+    return time.monotonic() - began
+
+
+def wait_for_name(machines: Sequence[JoinedMachine], name: str, came_at: float) -> float:
+    """Seconds from then on until every machine has heard of that one, at most HEARD_S."""
+    while time.monotonic() - came_at < HEARD_S and any(name not in machine.heard_at for machine in machines):
+        time.sleep(0.1)
+    return max(machine.heard_at.get(name, came_at + HEARD_S) for machine in machines) - came_at
+
+
+def cpu_s(pid: int) -> tuple[float, float]:
+    """Processor time so far of the host, and of its gate."""
+    process = psutil.Process(pid)
+    times = [(one.cpu_times().user + one.cpu_times().system) for one in (process, *process.children(recursive=True))]
+    return times[0], sum(times[1:])
+
+
+def is_same(file: Path, arrived: Path) -> bool:
+    """Whether all of a machine's file is at the host."""
+    copy = arrived / file.name
+    return (digest(copy) if copy.is_file() else None) == (digest(file) if file.is_file() else None)
 
 
 def digest(path: Path) -> str:

@@ -21,8 +21,10 @@ from typing import Any
 
 import torch
 
-from benchmarks.gathering import POTLUCK, ROOT, Gathering
-from benchmarks.recorded import read_sent
+from benchmarks.service_siege import ServiceSiege
+from benchmarks.support.gathering import POTLUCK, Gathering
+from benchmarks.support.lab_machines import ROOT
+from benchmarks.support.tcpdump_recording import read_sent
 from lab import Process
 from potluck.core.atomic import write_secret
 from potluck.gates.entrance import GREETING
@@ -37,11 +39,11 @@ machines:
 """
 MEMBERS, STRANGER = ("rosa", "lily", "ivy"), "fern"
 GATE_PORT = 29500
-STEPS, PAUSE_S = 400, 0.35
+STEPS, PAUSE_S = 400, 0.35  # the pause ends with the attacks
 LONGEST_STALL_S = 2.5
 EXPIRES_S = 12.0
 SCRIPT = """
-import sys, time, torch, potluck
+import os, sys, time, torch, potluck
 from torch import nn
 from torch.utils.data import TensorDataset
 
@@ -60,7 +62,8 @@ with potluck.start(device="cpu", load_balance_policy="static", checkpoint_every=
             run.backward(loss_scale * nn.functional.cross_entropy(prepared(batch), wanted))
             optimizer.step()
             optimizer.zero_grad()
-            time.sleep(pause)
+            if not os.path.exists(f"{into}-{run.folder.name}.hurry"):
+                time.sleep(pause)
             print("step", run.step, flush=True)
     torch.save([parameter.detach() for parameter in model.parameters()], f"{into}-{run.folder.name}.pt")
 """
@@ -100,6 +103,7 @@ class Siege:
         self._phases: dict[str, tuple[float, float]] = {}
         self._stall_s = float("inf")
         self._same_bits = False
+        self._figures: dict[str, float] = {}
 
     def result(self) -> dict[str, Any]:
         """Which attacks were held off, and whether the run felt them."""
@@ -108,15 +112,20 @@ class Siege:
             "broken": sum(not one["held"] for one in self._attacks.values()),
             "longest_stall_s": self._stall_s,
             "same_bits": self._same_bits,
+            **self._figures,
         }
 
     def run(self) -> None:
-        """In order: join, a calm run, the run under attack, a worker that is healed, stop."""
+        """In order: join, a calm run, the service under attack, the run under attack, a worker that is healed, stop."""
         with self._watching() as watch:
             with self._phase("join", watch):
-                self._gathering.host().expect("rosa is here", 30)
+                host = self._gathering.host()
+                host.expect("rosa is here", 30)
                 self._gathering.join_all("lily", "ivy")
             self._train("calm", 0.0).wait(120)
+            service = ServiceSiege(self._gathering, host, "calm", self._note)
+            service.attack()
+            self._figures = service.figures
             with self._recording() as recorded:
                 train = self._train("siege", PAUSE_S)
                 with self._phase("train", watch):
@@ -124,17 +133,15 @@ class Siege:
                     self._attack_gates(recorded)
                     is_on = self._run_state("siege")["state"] == "running"
                     self._note("the run outlasts the attacks", is_on, f"step {self._gathering.last_step('siege')}")
+                (self._folder / "parameters-siege.hurry").touch()
                 assert train.wait(240) == 0, train.output
             self._judge_run()
-            with self._phase("heal", watch):
+            with self._phase("heal and stop", watch):
                 healed = self._train("healed", 0.05, steps=100_000)
                 self._gathering.wait_for_step("healed", 20)
                 for number in (1, 2):
                     self._kill_worker("lily")
-                    self._gathering.wait_until(
-                        lambda n=number: self._restarts("healed") >= n and self._has_healed("healed"), "not healed", 60
-                    )
-            with self._phase("stop", watch):
+                    self._wait_until_healed("healed", restarts=number)
                 assert self._gathering.run("rosa", "stop")[0] == 0
                 healed.wait(60)
             self._revoke()
@@ -178,15 +185,25 @@ class Siege:
         mine, others = (self._gathering.last_step(run, name) for name in ("lily", "rosa"))
         return mine > others - 10
 
+    def _wait_until_healed(self, run: str, *, restarts: int) -> None:
+        def is_healed() -> bool:
+            return self._restarts(run) >= restarts and self._has_healed(run)
+
+        self._gathering.wait_until(is_healed, "not healed")
+
     def _kill_worker(self, machine: str) -> None:
         """The newest process of the machine that runs the script."""
-        found = self._lab[machine].run(["pgrep", "--newest", "--full", "potluck.meeting.crew"]).output.split()
+        found = (
+            self._lab[machine]
+            .run(["pgrep", "--newest", "--full", "potluck.meeting.workers.fork_server"])
+            .output.split()
+        )
         self._lab[machine].run(["kill", "-9", found[-1]])
 
     # Attacks 1 to 4 of an outsider who knows where the lighthouse is
 
     def _attack_run(self) -> None:
-        self._gathering.wait_until(lambda: self._listening("rosa", own=True), "no lighthouse", 30)
+        self._gathering.wait_until(lambda: bool(self._listening("rosa", own=True)), "no lighthouse", 30)
         self._gathering.wait_for_step("siege", 3)
         address = self._gathering.status()["machines"][0]["loopback"]
         ports = sorted(self._listening("rosa", own=True))
@@ -329,7 +346,7 @@ class Siege:
         return [json.loads(line) for line in knocking.output.splitlines()]
 
     def _intruder(self, machine: str, *arguments: object) -> Process:
-        command = [sys.executable, "-m", "benchmarks.intruder", *map(str, arguments)]
+        command = [sys.executable, "-m", "benchmarks.support.intruder", *map(str, arguments)]
         return self._lab[machine].start(command, cwd=ROOT, env={"PYTHONPATH": f"{ROOT / 'src'}:{ROOT}"})
 
     def _make_identity(self, folder: Path, days: float = 1) -> None:

@@ -12,7 +12,6 @@ import copy
 import json
 import multiprocessing
 import os
-import socket
 import statistics
 import subprocess
 import sys
@@ -29,7 +28,8 @@ from torch.nn.functional import cross_entropy
 from torch.utils.data import Dataset
 
 import potluck
-from benchmarks.crew import LIGHTHOUSE
+from benchmarks.support.crew import LIGHTHOUSE
+from benchmarks.support.free_port import free_port
 from potluck.workloads.models.simple_cnn import SimpleCNN
 
 NUM_WORKERS = 2
@@ -122,8 +122,8 @@ def measure(case: Case) -> tuple[list[float], list[float]]:
         tempfile.TemporaryDirectory() as folder,
         subprocess.Popen([*LIGHTHOUSE, "--bind", address], stderr=subprocess.DEVNULL) as lighthouse,
     ):
-        places = [Place(rank, free_port(), f"http://{address}", folder) for rank in range(NUM_WORKERS)]
-        places = [replace(place, port=places[0].port) for place in places]
+        port = free_port()
+        places = [Place(rank, port, f"http://{address}", folder) for rank in range(NUM_WORKERS)]
         context = multiprocessing.get_context("spawn")
         workers = [context.Process(target=work, args=(case, place)) for place in places]
         for worker in workers:
@@ -144,7 +144,7 @@ def batch_for(case: Case) -> int:
     probe = 32
     for _ in range(8):
         began = time.monotonic()
-        cross_entropy(model(torch.randn(probe, *shape)), torch.zeros(probe, dtype=torch.long)).backward()
+        cross_entropy(model(torch.randn(probe, *shape)), torch.zeros(probe, dtype=torch.long)).backward()  # type: ignore[no-untyped-call]
         seconds.append(time.monotonic() - began)
     torch.set_num_threads(threads)
     return max(1, round(probe * case.step_ms / 1e3 / statistics.median(seconds)))
@@ -209,19 +209,12 @@ def train_bare(model: nn.Module, data: Noise, batch: int, rank: int) -> Iterator
     """What somebody writes with DDP, a step at a time."""
     wrapped = nn.parallel.DistributedDataParallel(model)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-    parts = torch.randperm(len(data)).split(batch)[rank::NUM_WORKERS]
+    parts = torch.split(torch.randperm(len(data)), batch)[rank::NUM_WORKERS]
     for inputs, wanted in map(data.potluck_batch, parts):
-        cross_entropy(wrapped(inputs), wanted).backward()
+        cross_entropy(wrapped(inputs), wanted).backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         yield
-
-
-def free_port() -> int:
-    """A port of loopback that nobody uses."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        port: int = server.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

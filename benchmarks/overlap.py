@@ -18,17 +18,26 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import msgspec
 import torch
 from torch import Tensor, nn
-from torch.distributed import ReduceOp, TCPStore, all_reduce, barrier, destroy_process_group, init_process_group
+from torch.distributed import (  # type: ignore[attr-defined]
+    ReduceOp,
+    TCPStore,
+    all_reduce,
+    barrier,
+    destroy_process_group,
+    init_process_group,
+)
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import potluck
-from benchmarks.crew import LabCrew
+from benchmarks.support.crew import LabCrew
+from benchmarks.support.lab_machines import wait_for_all
 from lab import Lab
 from lab.cluster_file import parse_cluster
-from potluck.engine.addresses import address_towards
+from potluck.engine.group.addresses import address_towards
 
 NUM_LAYERS, WIDTH = 8, 512
 WARM_UP_STEPS = 3
@@ -68,14 +77,12 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as scratch, Lab(twins) as lab:
         first = lab.machines[0].address
         arguments = ["--steps", options.steps, "--batch", options.batch, "--first", first]
-        crew = LabCrew(lab, Path(scratch), list(map(str, arguments)), expected=2, module="benchmarks.overlap")
+        crew = LabCrew(lab, Path(scratch), arguments, expected=2, module="benchmarks.overlap")
         for machine in lab.machines:
             machine.limit_rate(options.rate * 1_000_000)
-            crew.start(machine.name, POTLUCK_SHARE="1")
-        for worker in crew.workers.values():
-            if worker.wait(300):
-                sys.exit(worker.output)
-        return json.loads(crew.result(lab.machines[0].name).read_text())  # type: ignore[no-any-return]
+            crew.start(machine.name, POTLUCK_SHARE="1", GLOO_SOCKET_IFNAME="eth0")
+        wait_for_all(crew.workers.values(), 300)
+        return msgspec.json.decode(crew.result(lab.machines[0].name).read_bytes(), type=dict[str, list[float]])
 
 
 def work(options: argparse.Namespace) -> None:
@@ -89,7 +96,7 @@ def work(options: argparse.Namespace) -> None:
     alone_optimizer = torch.optim.SGD(alone.parameters(), lr=0.001)
     bytes_of_gradients = torch.zeros(sum(parameter.numel() for parameter in model.parameters()))
     times: dict[str, list[float]] = {"step": [], "compute": [], "backward": [], "exchange": []}
-    with potluck.start("run", device="cpu") as run:
+    with potluck.start("run", device="cpu", load_balance_policy="static") as run:
         prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.001))
         loader = run.loader(data, global_batch=options.batch)
         for epoch in run.epochs(options.steps, max_steps=options.steps):
@@ -127,7 +134,7 @@ def compute(model: nn.Module, optimizer: torch.optim.Optimizer, batch: Tensor, w
     began = time.monotonic()
     loss = cross_entropy(model(batch), wanted)
     forward = time.monotonic()
-    loss.backward()
+    loss.backward()  # type: ignore[no-untyped-call]
     backward = time.monotonic() - forward
     optimizer.step()
     optimizer.zero_grad()

@@ -16,10 +16,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
-from rich.console import Console
 
 from potluck.cli.display import TrainingDisplay
-from potluck.core.settings import TrainSettings, make_settings
+from potluck.cli.terminal import Console
+from potluck.core.run_options import TrainOptions
+from potluck.core.settings import make_settings
 from potluck.events.state import RunState
 from potluck.events.types import Record, StepCommitted
 from potluck.workloads.datasets import DataOptions, load_dataset
@@ -99,7 +100,7 @@ class Turns:
         self.plain_s.append(self._since - committed)
 
 
-def train_plainly(settings: TrainSettings) -> Iterator[None]:
+def train_plainly(settings: TrainOptions) -> Iterator[None]:
     """What somebody writes without Potluck, a step at a time."""
     assert settings.dataset is not None
     assert settings.data_dir is not None
@@ -114,7 +115,7 @@ def train_plainly(settings: TrainSettings) -> Iterator[None]:
     for start in range(0, len(order), settings.global_batch):
         batch = dataset.potluck_batch(order[start : start + settings.global_batch])  # type: ignore[attr-defined]
         loss, _ = spec.task.loss(model, *batch)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
         yield

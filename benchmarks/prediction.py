@@ -16,14 +16,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks import links
-from benchmarks.crew import LIGHTHOUSE, PORT, READY_S, ROOT, START_CORES, worker_variables
-from benchmarks.pinning import pin
+from benchmarks.support.crew import LIGHTHOUSE, PORT, worker_variables
+from benchmarks.support.lab_machines import READY_S, ROOT, LabMachines, wait_for_all
 from lab import Lab, LabError, Process
 from potluck.events.log import read_records
 from potluck.events.types import MachineBenched, StepCommitted
@@ -88,14 +87,13 @@ def main() -> None:
 
 def measure(cluster: str, workload: Workload, *, rounds: int, keep: bool) -> dict[str, Any]:
     """In every round a plan from trials and a run, then a plan from that run and another run."""
-    swept: Any = links.measure(cluster)["machines"]
     rates = [
-        f"{name}={link['bandwidth_bytes_per_s'] * 8 / 1e6:.3f}mbit,{link['latency_s'] * 1e3:.3f}ms"
-        for name, link in swept.items()
+        f"{name}={link.bandwidth_bytes_per_s * 8 / 1e6:.3f}mbit,{link.latency_s * 1e3:.3f}ms"
+        for name, link in links.measure(cluster).machines.items()
     ]
     found: dict[str, list[dict[str, Any]]] = {}
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
-        machines = Machines(lab)
+        machines = LabMachines(lab)
         links_swept = [option for rate in rates for option in ("--link", rate)]
         kept = [option for name in machines.names for option in ("--keep", name)]
         for number in range(rounds):
@@ -153,42 +151,14 @@ def summarise(source: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-class Machines:
-    """A lab's machines, which import fast and then work at their declared cores."""
-
-    def __init__(self, lab: Lab) -> None:
-        self.lab = lab
-        self.names = [machine.name for machine in lab.machines]
-        self._declared = {machine.name: machine.cores() for machine in lab.machines}
-        self._pinned = pin(lab.machines)
-
-    def start(self, command: list[str], variables: Callable[[str], dict[str, str]]) -> list[Process]:
-        """The same command on all of them."""
-        for machine in self.lab.machines:
-            machine.slow(START_CORES)
-        return [
-            self.lab[name].start(
-                [*self._pinned[name], *command], cwd=ROOT, env={"OMP_NUM_THREADS": "1", **variables(name)}
-            )
-            for name in self.names
-        ]
-
-    def settle(self) -> None:
-        """All have imported what they need."""
-        for name, cores in self._declared.items():
-            self.lab[name].slow(cores)
-
-
-def profile_all(machines: Machines, homes: dict[str, Path], workload: Workload) -> None:
+def profile_all(machines: LabMachines, homes: dict[str, Path], workload: Workload) -> None:
     """Every machine measures itself, all at once."""
     command = [*POTLUCK, "profile", *workload.options, "--device", "cpu"]
-    started = machines.start(command, lambda name: {"POTLUCK_HOME": str(homes[name])})
+    started = [machines.start(name, command, {"POTLUCK_HOME": str(homes[name])}) for name in machines.names]
     for process in started:
         process.expect("measuring", READY_S)
     machines.settle()
-    for process in started:
-        if process.wait(300):
-            raise LabError(f"potluck profile failed on {process.machine}:\n{process.output}", fix="see its output")
+    wait_for_all(started, 300)
 
 
 def plan(homes: dict[str, Path], workload: Workload, wishes: list[str]) -> dict[str, Any]:
@@ -201,7 +171,7 @@ def plan(homes: dict[str, Path], workload: Workload, wishes: list[str]) -> dict[
     return json.loads(done.stdout)  # type: ignore[no-any-return]
 
 
-def train(machines: Machines, homes: dict[str, Path], folder: Path, workload: Workload, wishes: list[str]) -> None:
+def train(machines: LabMachines, homes: dict[str, Path], folder: Path, workload: Workload, wishes: list[str]) -> None:
     """One run on all machines."""
     host = machines.lab.machines[0]
     lighthouse = host.start([*LIGHTHOUSE, "--bind", f"{host.address}:{PORT}"])
@@ -211,16 +181,14 @@ def train(machines: Machines, homes: dict[str, Path], folder: Path, workload: Wo
         *("--device", "cpu"),
     ]
 
-    def variables(name: str) -> dict[str, str]:
-        return {**worker_variables(host.address, folder / name, len(homes)), "POTLUCK_HOME": str(homes[name])}
-
     try:
-        started = machines.start(command, variables)
+        started = []
+        for name in machines.names:
+            told = {**worker_variables(host.address, folder / name, len(homes)), "POTLUCK_HOME": str(homes[name])}
+            started.append(machines.start(name, command, told))
         wait_for_events(folder, started)
         machines.settle()
-        for process in started:
-            if process.wait(120 + 10 * workload.steps):
-                raise LabError(f"training failed on {process.machine}:\n{process.output}", fix="see its output")
+        wait_for_all(started, 120 + 10 * workload.steps)
     finally:
         lighthouse.kill()
         lighthouse.wait(10)

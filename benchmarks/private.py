@@ -22,22 +22,20 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed import ProcessGroupGloo, TCPStore
+from torch.distributed import ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 from torch.distributed.distributed_c10d import PrefixStore
 from torch.nn.functional import cross_entropy
 from torch.utils.data import TensorDataset
 
 import potluck
-from benchmarks.crew import LabCrew
-from benchmarks.ddp_baseline import wait_for_go
-from benchmarks.lab_gates import LabGates
-from benchmarks.pinning import pin
+from benchmarks.support.crew import LabCrew
+from benchmarks.support.lab_gates import LabGates
+from benchmarks.support.lab_machines import LabMachines, wait_for_all, wait_for_go
 from lab import Lab
 from potluck.core.environment import read_launch
-from potluck.engine.listening import Listening, open_gloo
+from potluck.engine.group.listening import Listening, open_gloo
 from potluck.workloads.models.simple_cnn import SimpleCNN
 
-ROOT = Path(__file__).parents[1]
 WIDTHS = (32, 64, 128, 256)  # 391,946 parameters
 NUM_CLASSES = 10
 KEPT_SAMPLES = 2048
@@ -139,7 +137,7 @@ def measure(case: Case) -> dict[str, Any]:
             crews[way] = LabCrew(
                 lab,
                 Path(scratch, way),
-                list(map(str, arguments)),
+                arguments,
                 expected=len(cores),
                 module="benchmarks.private",
                 is_direct=way == "direct",
@@ -148,13 +146,11 @@ def measure(case: Case) -> dict[str, Any]:
             for name, own in cores.items():
                 crew.start(name, POTLUCK_SHARE=str(1 if case.spare else round(1000 * own)))
             crew.workers[next(iter(cores))].expect("ready", 120)
-        for name in cores:
-            crews["gates"].settle(name)
+        crews["gates"].machines.settle()
         before = gate_cpu_s(Path(scratch, "gates"), list(cores))
         (turns / "0").touch()
         for crew in crews.values():
-            for worker in crew.workers.values():
-                assert worker.wait(_END_S) == 0, worker.output
+            wait_for_all(crew.workers.values(), _END_S)
         after = gate_cpu_s(Path(scratch, "gates"), list(cores))
         first = next(iter(cores))
         times = {way: json.loads(crews[way].result(first).read_text()) for way in WAYS}
@@ -184,7 +180,7 @@ def sample_s() -> float:
     model, seconds, probe = SimpleCNN(NUM_CLASSES, widths=WIDTHS), [], 32
     for _ in range(8):
         began = time.monotonic()
-        cross_entropy(model(torch.randn(probe, 3, 32, 32)), torch.zeros(probe, dtype=torch.long)).backward()
+        cross_entropy(model(torch.randn(probe, 3, 32, 32)), torch.zeros(probe, dtype=torch.long)).backward()  # type: ignore[no-untyped-call]
         seconds.append(time.monotonic() - began)
     torch.set_num_threads(threads)
     return statistics.median(seconds) / probe
@@ -246,38 +242,27 @@ def read_names() -> list[str]:
 def measure_reduce(cluster: str) -> dict[str, Any]:
     """Milliseconds of an all-reduce, direct and through gates in turns, and the gates' processor time."""
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
-        folder = Path(scratch)
-        pinned = pin(lab.machines)
-        gates = LabGates(lab, folder, lighthouse_port=EXPOSED_PORT, pinned=pinned)
-        names = [machine.name for machine in lab.machines]
-        cores = {machine.name: machine.cores() for machine in lab.machines}
-        gates.start(*names)
-        workers = {}
-        for rank, machine in enumerate(lab.machines):
-            machine.slow(1.0)
+        folder, machines = Path(scratch), LabMachines(lab)
+        gates = LabGates(lab, folder, lighthouse_port=EXPOSED_PORT, pinned=machines.pinned)
+        gates.start(*machines.names)
+        workers = []
+        for rank, name in enumerate(machines.names):
             wanted = {
                 "rank": rank,
-                "num_machines": len(names),
+                "num_machines": len(machines.names),
                 "store": lab.machines[0].address,
-                "own": machine.address,
-                "address": gates.address(machine.name),
+                "own": lab[name].address,
+                "address": gates.address(name),
                 "go": str(folder / "go"),
             }
-            workers[machine.name] = machine.start(
-                [*pinned[machine.name], sys.executable, "-m", "benchmarks.private", "--reduce", json.dumps(wanted)],
-                cwd=ROOT,
-                env={**gates.variables(machine.name), "OMP_NUM_THREADS": "1"},
-            )
-        for name, worker in workers.items():
-            worker.expect("ready", 120)
-            lab[name].slow(cores[name])
-        before = gate_cpu_s(folder, names)
-        (folder / "go").touch()
-        for worker in workers.values():
-            assert worker.wait(_END_S) == 0, worker.output
-        after = gate_cpu_s(folder, names)
-        found: dict[str, Any] = json.loads(workers[names[0]].output.splitlines()[-1])
-        found["gates' processor, s in all"] = {name: round(after[name] - before[name], 2) for name in names}
+            command = [sys.executable, "-m", "benchmarks.private", "--reduce", json.dumps(wanted)]
+            workers.append(machines.start(name, command, gates.variables(name)))
+        machines.let_go(workers, folder / "go")
+        before = gate_cpu_s(folder, machines.names)
+        wait_for_all(workers, _END_S)
+        after = gate_cpu_s(folder, machines.names)
+        found: dict[str, Any] = json.loads(workers[0].output.splitlines()[-1])
+        found["gates' processor, s in all"] = {name: round(after[name] - before[name], 2) for name in machines.names}
         return found
 
 
@@ -289,13 +274,13 @@ def reduce(wanted: dict[str, Any]) -> None:
     store = TCPStore(wanted["store"], STORE_PORT, is_master=rank == 0, wait_for_workers=False)
     address = wanted["address"]
     listening = Listening(address=address, gradient_address=address, gate=launch.gate, run=launch.gate_run)
-    gated, line = open_gloo(listening)
+    gated, line, _ = open_gloo(listening)
+    gloo: Any = ProcessGroupGloo  # torch declares neither its options nor its exchanges
     groups = {}
     for way, device in (("direct", ProcessGroupGloo.create_device(hostname=wanted["own"])), ("gates", gated)):
-        options = ProcessGroupGloo._Options()
+        options = gloo._Options()
         options._devices = [device]
-        groups[way] = ProcessGroupGloo(PrefixStore(way, store), rank, num_machines, options)
-    print("ready", flush=True)
+        groups[way] = gloo(PrefixStore(way, store), rank, num_machines, options)
     wait_for_go(Path(wanted["go"]))
     found = {}
     for size in SIZES_MIB:

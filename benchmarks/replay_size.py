@@ -72,7 +72,7 @@ def measure_reading(folder: RunFolder, workers: int) -> dict[str, object]:
     refresh_s = time.perf_counter() - began
     assert again is not None
     return {
-        "events": view.num_events - num_new,
+        "events": view.merge.num_events - num_new,
         "bytes": sum(file.stat().st_size for file in folder.event_files()),
         "read_s": round(read_s, 2),
         "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -167,7 +167,7 @@ def step_lines(worker: int, workers: int, steps: range) -> list[bytes]:
             loss=2.0 / (1 + step * 0.001),
             seconds=STEP_S,
             own_samples=32,
-            formation=1,
+            quorum_id=1,
             timing=timing,
         )
         lines.append(line(step + 1, step * STEP_S, committed))

@@ -15,9 +15,10 @@ import time
 from itertools import pairwise
 from pathlib import Path
 
-from benchmarks.balanced_run import Order, event_files, train
-from benchmarks.crew import READY_S, LabCrew
-from benchmarks.distance import distances, steps_of, steps_until
+from benchmarks.support.balanced_run import Order, train
+from benchmarks.support.crew import LabCrew
+from benchmarks.support.distance import distances, steps_of, steps_until
+from benchmarks.support.lab_machines import READY_S
 from lab import Lab, LabError
 from potluck.events.log import read_records
 from potluck.events.types import PlanChanged
@@ -59,24 +60,24 @@ def main() -> None:
 def run(cluster: str, steps: int, batch: int) -> tuple[list[float], list[float], list[int], list[int]]:
     """Seconds of every step, how far from the best it is, and the steps at which the plan and the machine changed."""
     with tempfile.TemporaryDirectory() as scratch, Lab(cluster) as lab:
-        folder = Path(scratch)
-        declared = {machine.name: machine.cores() for machine in lab.machines}
         first = lab.machines[0]
+        declared = first.cores()
         edges: list[int] = []
 
         def slow_and_free(crew: LabCrew) -> None:
-            for number, cores in ((1, declared[first.name] / SLOWER), (2, declared[first.name])):
+            for number, cores in ((1, declared / SLOWER), (2, declared)):
                 wait_for_step(crew, first.name, number * steps // 3)
                 first.slow(cores)
                 edges.append(len(crew.records(first.name)))
 
-        logs = event_files(train(lab, declared, folder, Order("dynamic", batch, steps), slow_and_free))
-        workers = [steps_of(log) for log in logs]
-        records = [record.event for record in read_records(logs[0])]
+        crew = train(lab, Path(scratch), Order("dynamic", batch, steps), slow_and_free)
+        workers = [steps_of(crew, name) for name in crew.workers]
+        (first_log,) = crew.event_files(first.name)
+        events = [record.event for record in read_records(first_log)]
     return (
         [event.seconds for event in workers[0].values()],
         distances(workers),
-        [event.step for event in records if isinstance(event, PlanChanged) and event.reason][1:],
+        [event.step for event in events if isinstance(event, PlanChanged) and event.reason][1:],
         edges,
     )
 

@@ -10,19 +10,18 @@ import argparse
 import json
 import random
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
-from benchmarks.crew import ROOT, LabCrew
+from benchmarks.support.crew import LabCrew, largest_difference, read_parameters, start_alone
 from lab import Lab
-from potluck.events.types import StepCommitted
 
 LONGEST_SILENCE_S = 30.0
 TOLERANCE = 1e-8
@@ -30,6 +29,18 @@ BACK_WITHIN_S = (2.0, 12.0)
 BETWEEN_FAULTS_S = (2.0, 8.0)
 LIGHTHOUSE_REST_S = 30.0  # a membership service that dies more often is a fault of another kind
 ENDLESS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What a soak came to."""
+
+    steps: int
+    steps_lost: int
+    longest_silence_s: float
+    faults: dict[str, int]
+    loss_difference: float
+    difference: float
 
 
 class Misfortune:
@@ -107,55 +118,55 @@ def main() -> None:
     options = parser.parse_args()
     figures = soak(options.minutes, options.seed)
     print(
-        f"{figures['steps']} steps in {options.minutes:g} minutes, silent {figures['longest_silence_s']:.1f} s, "
-        f"faults: {figures['faults']}, losses off by {figures['loss_difference']:.1e}, parameters by "
-        f"{figures['difference']:.1e}"
+        f"{figures.steps} steps in {options.minutes:g} minutes, silent {figures.longest_silence_s:.1f} s, "
+        f"faults: {figures.faults}, losses off by {figures.loss_difference:.1e}, parameters by {figures.difference:.1e}"
     )
     if options.json:
-        print(json.dumps(figures))
+        print(json.dumps(asdict(figures)))
     problems = laws_broken(figures)
     sys.exit("; ".join(problems) if problems else 0)
 
 
-def laws_broken(figures: dict[str, object]) -> list[str]:
+def laws_broken(figures: Figures) -> list[str]:
     """What must not happen, if it has."""
     laws = {
-        "no step for half a minute": figures["longest_silence_s"] <= LONGEST_SILENCE_S,
-        "steps are missing": figures["steps_lost"] == 0,
-        "losses differ from one process": figures["loss_difference"] <= TOLERANCE,
-        "parameters differ from one process": figures["difference"] <= TOLERANCE,
+        "no step for half a minute": figures.longest_silence_s <= LONGEST_SILENCE_S,
+        "steps are missing": figures.steps_lost == 0,
+        "losses differ from one process": figures.loss_difference <= TOLERANCE,
+        "parameters differ from one process": figures.difference <= TOLERANCE,
     }
     return [what for what, holds in laws.items() if not holds]
 
 
-def soak(minutes: float, seed: int) -> dict[str, object]:
+def soak(minutes: float, seed: int) -> Figures:
     """Train through random faults, then compare with one process that makes as many steps."""
     with tempfile.TemporaryDirectory() as scratch, Lab("laptops") as lab:
         folder = Path(scratch)
-        crew = LabCrew(lab, folder, ["--steps", str(ENDLESS)], expected=len(lab.machines))
-        for machine in lab.machines:
-            crew.start(machine.name)
+        crew = LabCrew(lab, folder, ["--steps", ENDLESS], expected=len(lab.machines))
+        for name in crew.machines.names:
+            crew.start(name)
         crew.workers[lab.machines[0].name].expect("step 5", 60)
-        for machine in lab.machines:
-            crew.settle(machine.name)
+        crew.machines.settle()
         chance = random.Random(seed)
         misfortune = Misfortune(crew, chance)
         longest_silence_s = suffer(crew, misfortune, chance, minutes * 60)
-        last = end(crew)
-        losses = losses_of(crew)
-        steps, ended_at = max(losses), int(torch.load(last, weights_only=True)["step"])
-        alone, alone_at_the_end = folder / "alone.pt", folder / "alone_at_the_end.pt"
-        train_alone(folder / "alone", alone, steps)
-        train_alone(folder / "end", alone_at_the_end, ended_at)
-        expected = {event.step: event.loss for event in committed(crew, "alone")}
-        return {
-            "steps": steps,
-            "steps_lost": steps - len(losses),
-            "longest_silence_s": round(longest_silence_s, 2),
-            "faults": dict(misfortune.count),
-            "loss_difference": max(abs(loss - expected[step]) for step, loss in losses.items()),
-            "difference": difference(last, alone_at_the_end),
-        }
+        last = torch.load(end(crew), weights_only=True)
+        losses: dict[int, float] = {}
+        for name in crew.machines.names:
+            add_losses(losses, crew, name)
+        steps = max(losses)
+        train_alone(folder / "alone", folder / "alone.pt", steps)
+        train_alone(folder / "end", folder / "alone_at_the_end.pt", int(last["step"]))
+        expected: dict[int, float] = {}
+        add_losses(expected, crew, "alone")
+        return Figures(
+            steps=steps,
+            steps_lost=steps - len(losses),
+            longest_silence_s=round(longest_silence_s, 2),
+            faults=dict(misfortune.count),
+            loss_difference=max(abs(loss - expected[step]) for step, loss in losses.items()),
+            difference=largest_difference(last["model"].values(), read_parameters(folder / "alone_at_the_end.pt")),
+        )
 
 
 def suffer(crew: LabCrew, misfortune: Misfortune, chance: random.Random, seconds: float) -> float:
@@ -196,41 +207,18 @@ def end(crew: LabCrew) -> Path:
     return max(folder.glob("*.pth"), key=lambda path: path.stat().st_mtime)
 
 
-def committed(crew: LabCrew, name: str) -> list[StepCommitted]:
-    """Every step that the worker of that name committed."""
-    return [record.event for record in crew.records(name) if isinstance(record.event, StepCommitted)]
+def add_losses(losses: dict[int, float], crew: LabCrew, name: str) -> None:
+    """Add the loss of each step of that worker; what machines say of the same step must be the same."""
+    for event in crew.steps(name):
+        assert event.loss is not None
+        if abs(losses.setdefault(event.step, event.loss) - event.loss) > TOLERANCE:
+            sys.exit(f"machines disagree about step {event.step}: {losses[event.step]} and {event.loss}")
 
 
-def losses_of(crew: LabCrew) -> dict[int, float]:
-    """The loss of each step; what machines say of the same step must be the same."""
-    losses: dict[int, float] = {}
-    for machine in crew.lab.machines:
-        for event in committed(crew, machine.name):
-            assert event.loss is not None
-            if abs(losses.setdefault(event.step, event.loss) - event.loss) > TOLERANCE:
-                sys.exit(f"machines disagree about step {event.step}: {losses[event.step]} and {event.loss}")
-    return losses
-
-
-def train_alone(runs: Path, result: Path, steps: int) -> None:
+def train_alone(runs_dir: Path, result: Path, steps: int) -> None:
     """One process, the same steps, nothing goes wrong."""
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "benchmarks.worker", "--worker", str(result)),
-            *("--steps", str(steps), "--pause", "0"),
-        ],
-        cwd=ROOT,
-        stdout=subprocess.DEVNULL,
-        env={"PATH": "", "OMP_NUM_THREADS": "1", "POTLUCK_RUNS_DIR": str(runs)},
-        check=True,
-    )
-
-
-def difference(checkpoint: Path, alone: Path) -> float:
-    """The largest between a checkpoint's parameters and those of one process."""
-    state = torch.load(checkpoint, weights_only=True)["model"]
-    pairs = zip(state.values(), torch.load(alone, weights_only=True), strict=True)
-    return max((mine - theirs).abs().max().item() for mine, theirs in pairs)
+    if start_alone(runs_dir, result, steps).wait():
+        sys.exit(f"one process that makes {steps} steps alone has failed")
 
 
 if __name__ == "__main__":

@@ -17,6 +17,18 @@ def pytest_addoption(parser):
     parser.addoption("--seeds", type=int, default=2, help="how many runs of the tests that draw faults at random")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Where processes share the tests, each takes whole files, and one of them takes all that need a lab."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneLab(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "tests/lab" if nodeid.startswith("tests/lab/") else super()._split_scope(nodeid)
+
+    return OneLab(config, log)
+
+
 def pytest_generate_tests(metafunc):
     if "fault_seed" in metafunc.fixturenames:
         metafunc.parametrize("fault_seed", range(metafunc.config.getoption("seeds")))

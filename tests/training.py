@@ -65,7 +65,7 @@ def train_plainly(order, *, model=None, data=None, optimizer="sgd", epochs=2):
 
 
 def whole(order, step):
-    from potluck.engine.position import Slice
+    from potluck.engine.order.position import Slice
 
     return Slice(step, 0, order.batch_of(step))
 

@@ -21,12 +21,12 @@ from potluck.core.version import __version__
 if TYPE_CHECKING:
     from potluck.engine.run import Run
     from potluck.engine.start import start
-    from potluck.engine.stopping import Stopped
+    from potluck.engine.steps.stopping import Stopped
 
 __all__ = ["PotluckError", "Run", "Stopped", "__version__", "start"]
 
 # These need torch, which takes seconds to import: they come when they are first asked for.
-_LAZY = {"Run": "potluck.engine.run", "Stopped": "potluck.engine.stopping", "start": "potluck.engine.start"}
+_LAZY = {"Run": "potluck.engine.run", "Stopped": "potluck.engine.steps.stopping", "start": "potluck.engine.start"}
 
 
 def __getattr__(name: str) -> Any:

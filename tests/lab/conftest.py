@@ -24,30 +24,32 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture
-def traces() -> Callable[[], set[str]]:
+def traces(tmp_path_factory: pytest.TempPathFactory) -> Callable[[], set[str]]:
     """Everything on this computer that a lab could leave: call it before and after."""
-    return find_traces
+    return lambda: find_traces(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture(autouse=True)
-def _leaves_nothing_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+def _leaves_nothing_behind(request: pytest.FixtureRequest, traces: Callable[[], set[str]]) -> Iterator[None]:
     if not request.node.get_closest_marker("needs_lab"):
         yield
         return
-    before = find_traces()
+    before = traces()
     yield
     deadline = time.monotonic() + SETTLE_S
-    while (left := find_traces() - before) and time.monotonic() < deadline:
+    while (left := traces() - before) and time.monotonic() < deadline:
         time.sleep(0.02)  # the kernel takes its time to bury a namespace
     assert not left, f"left behind: {sorted(left)}"
 
 
-def find_traces() -> set[str]:
+def find_traces(scratch: Path) -> set[str]:
     """Namespaces, links, cgroups, mounts, processes, threads and records, each as a line of text."""
     found = {f"thread {thread.name}" for thread in threading.enumerate() if thread.name.startswith("lab ")}
     found |= {f"link {line}" for line in _lines("ip", "-o", "link", "show", "type", "bridge")}
     found |= {f"link {line}" for line in _lines("ip", "-o", "link", "show", "type", "veth")}
-    found |= {f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if _may_be_ours(line)}
+    found |= {
+        f"mount {line}" for line in Path("/proc/self/mountinfo").read_text().splitlines() if _may_be_ours(line, scratch)
+    }
     others = _labs_of_others()
     found |= {f"record {path}" for path in STATE_DIR.glob("*") if path.stem not in others}
     for directory in Path("/sys/fs/cgroup").glob(f"**/{LAB_DIR_PREFIX}*"):
@@ -76,10 +78,10 @@ def _labs_of_others() -> set[str]:
     return {lab.name for lab in attach.labs_up() if lab.owner.pid not in mine}
 
 
-def _may_be_ours(mount: str) -> bool:
+def _may_be_ours(mount: str, scratch: Path) -> bool:
     """Whether a machine mounts such a thing; others who use this computer mount as they like."""
     point, kind = mount.split()[4], mount.partition(" - ")[2].split()[0]
-    return kind in ("nsfs", "overlay") or point.startswith(("/etc", "/proc", "/sys", "/dev")) or "pytest" in point
+    return kind in ("nsfs", "overlay") or point.startswith(("/etc", "/proc", "/sys", "/dev", str(scratch)))
 
 
 def _lines(*command: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A virtual environment with an older Potluck, and a shelf from which pip installs the present one."""
+"""A virtual environment with an older Potluck, and a clone of the present one to install from."""
 
 import os
 import shutil
@@ -21,18 +21,19 @@ class OldEnvironment:
 
     python: str
     variables: dict[str, str]
+    clone: Path
 
 
 def make_old_environment(folder: Path) -> OldEnvironment:
-    """Both wheels are built from this tree, as they are for a release; only the version of the old one differs."""
-    venv, shelf, tree = folder / "venv", folder / "shelf", folder / "tree"
+    """The old Potluck is built from this tree; only its version differs."""
+    venv, clone, tree = folder / "venv", folder / "clone", folder / "tree"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     packages = next(venv.glob("lib/python*/site-packages"))
     (packages / "everything_else.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    _build(ROOT, shelf)
-    shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tree)
+    for copy in (clone, tree):
+        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
+        for name in ("pyproject.toml", "README.md", "LICENSE"):
+            shutil.copy(ROOT / name, copy)
     version = tree / "src" / "potluck" / "core" / "version.py"
     version.write_text(version.read_text().replace(__version__, OLD))
     with zipfile.ZipFile(_build(tree, folder)) as wheel:
@@ -41,9 +42,8 @@ def make_old_environment(folder: Path) -> OldEnvironment:
         "PATH": f"{venv / 'bin'}:{os.environ['PATH']}",
         "PYTHONPATH": "",
         "PIP_NO_INDEX": "1",
-        "PIP_FIND_LINKS": str(shelf),
     }
-    return OldEnvironment(str(venv / "bin" / "python"), variables)
+    return OldEnvironment(str(venv / "bin" / "python"), variables, clone)
 
 
 def _build(tree: Path, into: Path) -> Path:

@@ -4,15 +4,15 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.crew import LabCrew
+from benchmarks.support.crew import LabCrew
 from lab import Lab
 from lab.cluster_file import parse_cluster
 from potluck.events.log import read_records
 from potluck.events.types import MachineUsed, RunStarted, StepCommitted
-from potluck.report.account import make_account
+from potluck.report.account_file import make_account
 from tests.lab.delayed_worker import DELAY_S
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.real_world, pytest.mark.timeout(240)]
 NAMES = ("rosa", "lily", "fern")
 CLUSTER = "machines:\n" + "".join(f"  - {{name: {name}, cores: 0.6, memory: 2G, link: 1gbit}}\n" for name in NAMES)
 SLOW_DATA, SLOW_WORK, SLOW_LINK = (30, 60), (70, 100), (110, 170)
@@ -29,15 +29,13 @@ def events(tmp_path_factory):
         for name in NAMES:
             crew.start(name, DELAY=delays.get(name, ""))
         crew.workers["rosa"].expect("step 1", 60)
-        for name in NAMES:
-            crew.settle(name)
+        crew.machines.settle()
         crew.workers["rosa"].expect(f"step {SLOW_LINK[0]}", 90)
         lab["rosa"].limit_rate(SLOW_BITS_PER_S)
         for worker in crew.workers.values():
             assert worker.wait(90) == 0, worker.output
-        crew.lighthouse.kill()
-        crew.lighthouse.wait(10)
-        files = {f"{name}-0": next((folder / name / "run" / "events").glob("*.jsonl")) for name in NAMES}
+        crew.stop_lighthouse()
+        files = {f"{name}-0": crew.event_files(name)[0] for name in NAMES}
         return {name: list(read_records(file)) for name, file in files.items()}
 
 

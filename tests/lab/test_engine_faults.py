@@ -4,11 +4,11 @@ import pytest
 
 from benchmarks.faults import FAULTS, Fault, measure
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(200), pytest.mark.slow]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(200), pytest.mark.real_world]
 SHORT = [fault for fault in FAULTS if fault.name in ("kill, back after 3 s", "cable cut")]
 
 
 @pytest.mark.parametrize("fault", SHORT, ids=lambda fault: fault.name)
 def test_the_others_go_on_and_the_result_is_exact(fault: Fault) -> None:
     row = measure(fault)
-    assert row["ok"], row
+    assert row.ok, row

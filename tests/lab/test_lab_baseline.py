@@ -11,7 +11,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 @pytest.mark.needs_lab
-@pytest.mark.slow
+@pytest.mark.real_world
 @pytest.mark.timeout(120)
 def test_an_equal_split_wastes_the_fast_machine() -> None:
     options = ["--rounds", "1", "--steps", "3", "--solo-seconds", "1.5", "--batch", "64"]

@@ -14,11 +14,11 @@ machines:
 
 
 @pytest.mark.needs_lab
-@pytest.mark.slow
+@pytest.mark.real_world
 def test_a_pair_is_as_fast_as_its_slower_link(tmp_path: Path) -> None:
     path = tmp_path / "two.yaml"
     path.write_text(CLUSTER)
-    figures = measure(str(path))
-    rate = figures["pairs"]["oak-elm"]["bandwidth_bytes_per_s"]
+    swept = measure(str(path))
+    rate = swept.pairs["oak-elm"].bandwidth_bytes_per_s
     assert 0.8 * 25e6 < rate < 1.1 * 25e6
-    assert figures["ring"]["bandwidth_bytes_per_s"] == pytest.approx(rate, rel=0.2)
+    assert swept.ring.bandwidth_bytes_per_s == pytest.approx(rate, rel=0.2)

@@ -6,9 +6,9 @@ import time
 
 import pytest
 
-from benchmarks.gathering import Gathering
+from benchmarks.support.gathering import Gathering
 from lab.cluster import FirewallRule
-from potluck.meeting.roster import AWAY_AFTER_S
+from potluck.meeting.host.roster import AWAY_AFTER_S
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(120)]
 PAIR = """

@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from benchmarks.gathering import SMALL, Gathering
-from potluck.meeting.roster import AWAY_AFTER_S
+from benchmarks.support.gathering import SMALL, Gathering
+from potluck.meeting.host.roster import AWAY_AFTER_S
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.slow]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.real_world]
 
 
 def test_a_killed_host_a_cut_cable_and_a_closed_lid_lose_no_event(tmp_path):

@@ -6,9 +6,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from benchmarks.gathering import Gathering
+from benchmarks.support.gathering import Gathering
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(300), pytest.mark.slow]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(300), pytest.mark.real_world]
 PAIR = """
 machines:
   - {name: rosa, cores: 0.9, memory: 3G, link: 1gbit, resolves: false}
@@ -81,7 +81,11 @@ def test_a_recording_of_a_whole_run_shows_nothing(tmp_path):
             gathering.join("lily")
             train = gathering.start("rosa", "run", "--experiment-name", "secret-experiment", script, "100000")
             gathering.wait_for_step("secret-experiment", 20, "lily")
-            crew = gathering.lab["lily"].run(["pgrep", "--newest", "--full", "potluck.meeting.crew"]).output.split()
+            crew = (
+                gathering.lab["lily"]
+                .run(["pgrep", "--newest", "--full", "potluck.meeting.workers.fork_server"])
+                .output.split()
+            )
             gathering.lab["lily"].run(["kill", "-9", crew[-1]])
             gathering.wait_for_step("secret-experiment", gathering.last_step("secret-experiment") + 60, "lily")
             assert "crashed" in train.output

@@ -29,6 +29,9 @@ class Command:
     def signal(self, number):
         os.kill(self._process.pid, number)
 
+    def is_running(self):
+        return not self._process._closed and self._process.is_alive()
+
     def output(self):
         """What it has printed so far."""
         return self._output.read_text() if self._output.exists() else ""
@@ -61,7 +64,8 @@ class Command:
             self._process.join()
         code = self._process.exitcode
         self._process.close()
-        return code, self._output.read_text()
+        # One that is killed at once has not even opened it.
+        return code, self._output.read_text() if self._output.exists() else ""
 
 
 def _run(arguments):

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import torch
-from torchft.coordination import LighthouseServer
 
+from potluck.engine.group import lighthouse
 from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
 from tests.multiprocess import forked
@@ -23,8 +23,7 @@ SECRET = "a secret of the test"
 @contextmanager
 def lighthouses(number):
     """Lighthouses in this process; yields their addresses."""
-    options = {"min_replicas": 1, "join_timeout_ms": 10_000, "quorum_tick_ms": 20, "heartbeat_timeout_ms": 1000}
-    servers = [LighthouseServer(bind="127.0.0.1:0", **options) for _ in range(number)]
+    servers = [lighthouse.start_lighthouse("127.0.0.1:0") for _ in range(number)]
     try:
         yield [f"http://127.0.0.1:{server.address().rsplit(':', 1)[1]}" for server in servers]
     finally:
@@ -34,10 +33,9 @@ def lighthouses(number):
 
 def start_lighthouse(port=0):
     """A lighthouse that can be killed: a process of its own, and its address."""
-    options = f"bind='127.0.0.1:{port}', min_replicas=1, join_timeout_ms=10000, quorum_tick_ms=20"
     code = (
-        "import time; from torchft.coordination import LighthouseServer; "
-        f"server = LighthouseServer({options}, heartbeat_timeout_ms=1000); "
+        "import time; from potluck.engine.group.lighthouse import start_lighthouse; "
+        f"server = start_lighthouse('127.0.0.1:{port}'); "
         "print(server.address().rsplit(':', 1)[1], flush=True); time.sleep(1000)"
     )
     process = subprocess.Popen(
@@ -60,12 +58,12 @@ def environment(lighthouse, worker, *, share=None, expected=1):
 class Worker:
     """A process that works through scenarios in a folder of its own."""
 
-    def __init__(self, folder, name, scenarios):
+    def __init__(self, folder, name, scenarios, target=work):
         self.home = folder / name
         self.home.mkdir(exist_ok=True, parents=True)
         self.output = self.home / "output.txt"
         variables = {"POTLUCK_RUNS_DIR": str(self.home / "experiments"), "POTLUCK_HOME": str(self.home)}
-        self.process = forked.start(work, [json.dumps(scenarios)], output=self.output, variables=variables)
+        self.process = forked.start(target, [json.dumps(scenarios)], output=self.output, variables=variables)
 
     def committed(self, run):
         """This worker's committed steps so far."""

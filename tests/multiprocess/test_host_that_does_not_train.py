@@ -8,11 +8,10 @@ import sys
 
 import pytest
 
-from potluck.events.runs import list_runs
+from potluck.report.runs import list_runs
 from tests.multiprocess.command import SMALL, Command
 from tests.multiprocess.test_meeting_door import RealHost, free_port
 
-pytestmark = pytest.mark.slow
 RUN = "elsewhere"
 READ_MLFLOW = """
 import json, mlflow

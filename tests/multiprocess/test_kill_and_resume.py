@@ -30,7 +30,6 @@ def assert_identical(mine, theirs, where="state"):
         assert mine == theirs, where
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_ten_kills_at_ten_places_change_nothing(workplace, optimizer):

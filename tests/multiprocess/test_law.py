@@ -61,7 +61,11 @@ def train_in_parts(folder, alone, crew):
                     "run": f"case{number}",
                     "result": str(folder / name / f"case{number}.pt"),
                     "environment": environment(addresses[number], worker, **place),
-                    "options": {**case["options"], "load_balance_policy": wish.get("policy", "dynamic")},
+                    "options": {
+                        **case["options"],
+                        "load_balance_policy": wish.get("policy", "dynamic"),
+                        "keep": [f"machine{other}" for other in range(len(crew))],
+                    },
                     "pauses": wish.get("pauses", []),
                 }
                 for number, case in enumerate(CASES)

@@ -64,7 +64,5 @@ def test_a_worker_with_a_fake_memory_limit_finds_its_cap_and_the_run_finishes(wo
     taken = [sum(event.own_samples for event in both) for both in zip(*steps.values(), strict=True)]
     assert taken == [96] * 10
     assert max(event.own_samples for event in steps["machine1-1"]) > 1  # in several pieces
-    timings = [event.timing for event in steps["machine1-1"]]
-    assert sum(timing.compute_s for timing in timings) > 3 * sum(timing.data_wait_s for timing in timings)
-    assert "others lost" in outputs[0]
+    assert "that others lost by waiting for it" in outputs[0]
     assert (folder.path / NAME).is_file()

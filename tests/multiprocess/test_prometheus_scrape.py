@@ -18,7 +18,6 @@ from tests.multiprocess.test_meeting_door import HERE, RealHost, free_port
 DOCS = Path(__file__).parents[2] / "docs"
 RUN = "watched"
 pytestmark = [
-    pytest.mark.slow,
     pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
 ]
 

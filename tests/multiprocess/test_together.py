@@ -6,8 +6,9 @@ import signal
 import time
 
 import pytest
+import torch
 
-from potluck.engine.position import DataOrder
+from potluck.engine.order.position import DataOrder
 from tests.multiprocess.crew import (
     Worker,
     environment,
@@ -17,9 +18,11 @@ from tests.multiprocess.crew import (
     result,
     start_lighthouse,
 )
+from tests.training import NUM_FEATURES, make_data, whole
 
-LONG = {"run": "run", "num_samples": 80, "global_batch": 16, "epochs": 40, "pause_s": 0.025}  # 5 steps an epoch
-NUM_STEPS = 200
+KEPT = {"keep": [f"machine{number}" for number in range(3)]}  # all take part, whatever is fastest
+LONG = {"run": "run", "num_samples": 80, "global_batch": 16, "epochs": 40, "pause_s": 0.025, "options": KEPT}
+NUM_STEPS = 200  # 5 an epoch
 
 
 def scenario(folder, name, environment_variables, **changes):
@@ -52,7 +55,10 @@ class Crew:
     def start(self, number, **changes):
         name = f"worker{number}"
         if self.chance is not None:
-            changes |= {"pause_s": self.chance.uniform(0.01, 0.03), "options": {"load_balance_policy": self.policy}}
+            changes |= {
+                "pause_s": self.chance.uniform(0.01, 0.03),
+                "options": {"load_balance_policy": self.policy, **KEPT},
+            }
         variables = environment(self.address, number, expected=self.expected)
         self.workers[number] = Worker(self.folder, name, [scenario(self.folder, name, variables, **changes)])
         return self.workers[number]
@@ -116,8 +122,12 @@ def test_a_frozen_worker_comes_back_by_itself(crew, alone, step):
 def test_a_worker_leaves_by_ctrl_c_and_another_joins_late(crew, alone):
     crew.workers[1].wait_for_step("run", 20)
     crew.workers[1].kill(signal.SIGINT)
-    code, _ = crew.workers.pop(1).finish()
+    left = crew.workers.pop(1)
+    code, _ = left.finish()
     assert code == 130
+    said = left.output.read_text()
+    assert "machine1 stopped after step" in said  # whoever reads it among others' lines knows who
+    assert "the others go on" not in said
     crew.start(7)
     check(crew.finish(), alone)
     steps = [event.step for event in crew.workers[0].committed("run")]
@@ -135,7 +145,12 @@ def test_the_lighthouse_may_be_restarted(tmp_path, alone):
     process.communicate()
     time.sleep(3)
     process, _ = start_lighthouse(address.rsplit(":", 1)[1])
+    back = time.monotonic()
     try:
+        # Seconds for the workers to find it; none for workers that wait in a group for others who never come.
+        step = max(event.step for event in crew.workers[1].committed("run"))
+        for worker in crew.workers.values():
+            worker.wait_for_step("run", step + 1, timeout_s=6 - (time.monotonic() - back))
         check(crew.finish(), alone)
     finally:
         process.kill()
@@ -143,13 +158,13 @@ def test_the_lighthouse_may_be_restarted(tmp_path, alone):
 
 
 def committed_ids(folder, survivor):
-    """For each committed step, the samples that all workers brought to the formation that committed it."""
+    """For each committed step, the samples that all workers brought to the quorum that committed it."""
     brought = {}
     for file in folder.glob("*/ids.jsonl"):
         for line in file.read_text().splitlines():
-            step, formation, ids = json.loads(line)
-            brought.setdefault((step, formation), []).extend(ids)
-    return {event.step - 1: sorted(brought[event.step - 1, event.formation]) for event in survivor.committed("run")}
+            step, quorum_id, ids = json.loads(line)
+            brought.setdefault((step, quorum_id), []).extend(ids)
+    return {event.step - 1: sorted(brought[event.step - 1, event.quorum_id]) for event in survivor.committed("run")}
 
 
 @pytest.mark.timeout(150)
@@ -188,19 +203,39 @@ def test_resume_with_three_then_two_then_four_workers(tmp_path, alone):
     check(results, alone)
 
 
+@pytest.mark.timeout(100)
+def test_the_first_worker_of_a_resumed_run_waits_a_moment_for_the_others(tmp_path):
+    """Trained alone, a short rest of a run would be over before they come, and be trained again by them."""
+    for max_steps, late_s in ((20, 0.0), (40, 1.5)):
+        with lighthouses(1) as [address]:
+            crew = Crew(tmp_path, address, 2)
+            for number, delay_s in enumerate((0.0, late_s)):
+                time.sleep(delay_s)
+                crew.start(number, max_steps=max_steps, options={"resume": True, **KEPT}, pause_s=0)
+            crew.finish()
+    resumed = {event.step: event for event in crew.workers[0].committed("run") if event.step > 22}
+    assert sorted(resumed) == list(range(23, 41)) or sorted(resumed) == list(range(23, 40))
+    assert all(0 < event.own_samples < event.samples for event in resumed.values())
+
+
 @pytest.mark.timeout(150)
 def test_batchnorm_statistics_are_combined_by_samples(tmp_path):
+    """Running means of uneven parts, weighted by samples, are those of one process that sees whole batches."""
     with lighthouses(1) as [address]:
         workers = []
-        for number, share in enumerate((11, 5)):
+        for number, share in enumerate((13, 3)):
             name = f"worker{number}"
             variables = environment(address, number, share=share, expected=2)
-            changes = {"model": "batchnorm", "epochs": 2}
+            changes = {"model": "batchnorm", "epochs": 2, "pause_s": 0}
             workers.append(Worker(tmp_path, name, [scenario(tmp_path, name, variables, **changes)]))
         finish(workers)
     first, second = (result(tmp_path, f"worker{number}", "run") for number in range(2))
     assert largest_difference(first, second) == 0
-    assert first["state"]["1.running_mean"].abs().max() > 0
+    order, (inputs, _) = DataOrder(80, 16, seed=5), make_data(80).tensors
+    one_process = torch.nn.BatchNorm1d(NUM_FEATURES).double()
+    for step in range(10):
+        one_process(inputs[order.indices(whole(order, step))])
+    assert torch.allclose(first["state"]["0.running_mean"], one_process.running_mean, rtol=0, atol=1e-9)
 
 
 @pytest.mark.timeout(100)
@@ -229,7 +264,7 @@ def test_different_models_are_refused_with_a_word(tmp_path):
 @pytest.mark.timeout(100)
 def test_a_joiner_takes_the_loss_scale_of_the_group(tmp_path):
     """In fp16 with clipping: the step in which it is healed must be unscaled and clipped like everybody's."""
-    half = {"dtype": "float32", "options": {"mixed_precision": "fp16"}, "clip": 0.5, "pause_s": 0.02}
+    half = {"dtype": "float32", "options": {"mixed_precision": "fp16", **KEPT}, "clip": 0.5, "pause_s": 0.02}
     with lighthouses(1) as [address]:
         crew = Crew(tmp_path, address, 2)
         for number in range(2):

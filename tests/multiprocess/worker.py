@@ -26,8 +26,12 @@ class SmallTransformer(nn.Module):
 
 
 class NormalisedMlp(nn.Sequential):
+    """BatchNorm comes first, so that its statistics depend on the samples alone, not on what has been learned."""
+
     def __init__(self):
-        super().__init__(nn.Linear(NUM_FEATURES, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, NUM_CLASSES))
+        super().__init__(
+            nn.BatchNorm1d(NUM_FEATURES), nn.Linear(NUM_FEATURES, 16), nn.ReLU(), nn.Linear(16, NUM_CLASSES)
+        )
 
 
 def make_model(kind):
@@ -42,16 +46,16 @@ def make_model(kind):
 
 def note_used_samples(run, used, path):
     """Write which samples this worker brings to a step, before its gradients leave: then the others may commit it."""
-    announce = run._group.announce
+    announce = run._parts.group.announce
 
     def announce_and_note(*args, **kwargs):
         part = announce(*args, **kwargs)
         with open(path, "a") as file:  # noqa: PTH123
-            file.write(json.dumps([part.step, run._group.formation, used if part.num_samples else []]) + "\n")
+            file.write(json.dumps([part.step, run._parts.group.quorum_id, used if part.num_samples else []]) + "\n")
         used.clear()
         return part
 
-    run._group.announce = announce_and_note
+    run._parts.group.announce = announce_and_note
 
 
 def train(scenario):
@@ -71,8 +75,8 @@ def train(scenario):
         if "ids" in scenario:
             note_used_samples(run, used, scenario["ids"])
         if "loss_scale" in scenario:
-            run._precision.scale(torch.ones(()))  # the scale is made with its first use
-            run._precision._scaler.update(scenario["loss_scale"])
+            run._parts.precision.scale(torch.ones(()))  # the scale is made with its first use
+            run._parts.precision._scaler.update(scenario["loss_scale"])
 
         def measure(inputs, targets):
             return {"loss": nn.functional.cross_entropy(prepared(inputs), targets, reduction="none")}

@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(train)
-app.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})(run)
+app.command(context_settings={"allow_interspersed_args": False})(run)  # what follows the script is the script's
 for command in (host, join, status, stop, leave, runs, report, compare, dashboard, doctor, explain, profile, plan):
     app.command()(command)
 
@@ -51,20 +51,32 @@ def _options(
     """Train one PyTorch model on all the machines you have."""
 
 
+def _print_error(error: PotluckError) -> None:
+    from rich.text import Text
+
+    from potluck.cli.terminal import Console
+
+    console = Console(stderr=True, soft_wrap=True)
+    console.print(Text("error: ", style="bold red") + Text(str(error.args[0]), style="default"))
+    console.print(Text("  fix: ", style="bold green") + Text(error.fix, style="default"))
+
+
 def main() -> None:
     """Run the command line; an error that a user can mend is printed once, with its fix."""
     try:
         app()
     except PotluckError as error:
-        from rich.console import Console
-        from rich.text import Text
-
-        console = Console(stderr=True, soft_wrap=True)
-        console.print(Text("error: ", style="bold red") + Text(str(error.args[0]), style="default"))
-        console.print(Text("  fix: ", style="bold green") + Text(error.fix, style="default"))
+        _print_error(error)
         sys.exit(1)
-    except Exception:  # noqa: BLE001  it is printed, and what is known about it below
+    except Exception as error:  # noqa: BLE001  it is printed, and what is known about it below
         import traceback
+
+        from potluck.core.disk import as_disk_error
+
+        disk = as_disk_error(error)
+        if disk is not None:
+            _print_error(disk)
+            sys.exit(1)
 
         from potluck.cli.findings import print_known
 

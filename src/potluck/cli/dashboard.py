@@ -16,15 +16,15 @@ def dashboard(
     """Show runs in a browser, while they train and after. Ctrl-C ends it."""
     from potluck.core.environment import read_dashboard_password, read_environment
     from potluck.dashboard.launching import plan_service, serve
+    from potluck.meeting.access.token import dashboard_password, kept_token
     from potluck.meeting.home import Home
-    from potluck.meeting.token import dashboard_password, kept_token
 
     token = kept_token(Home(read_environment().home).host_dir)
     of_host = None if token is None else dashboard_password(token)
     served = plan_service(address, port, read_dashboard_password(), of_host)
-    host = "localhost" if address in ("0.0.0.0", "::") else address  # noqa: S104  shown, not bound
-    print(f"the dashboard is at http://{host}:{port}", flush=True)
+    runs_dir = folder or read_environment().runs_dir
+    print(f"starting the dashboard of the runs in {runs_dir.absolute()}", flush=True)
     if served.password is not None:
         print(f"password: {served.password}", flush=True)
         print("the page is plain HTTP: use it on a network that you trust", flush=True)
-    serve(served, folder or read_environment().runs_dir)
+    serve(served, runs_dir)

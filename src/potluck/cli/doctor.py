@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from potluck.cli.saying import say, warn
+
 if TYPE_CHECKING:
-    from potluck.doctor.case import Examination, Peer, Plan
+    from potluck.doctor.examination import Examination, IntendedRun, Peer
     from potluck.doctor.finding import Finding
 
 BETWEEN = "Between machines"
@@ -62,7 +64,7 @@ def doctor(
 ) -> None:
     """Say what is wrong on which machine, and what to type. Changes nothing; ends with 1 if training cannot work."""
     from potluck.core.environment import DEFAULT_PORT, read_environment
-    from potluck.doctor.catalogue import check_known, check_possible, examine_all, examine_machine, needs_torch
+    from potluck.doctor.checks.catalogue import check_known, check_possible, examine_all, examine_machine, needs_torch
     from potluck.doctor.fix_script import parse_peer, write_fix_script
 
     _check_options(
@@ -84,7 +86,7 @@ def doctor(
         return print(write_fix_script(fix_script, read_environment().machine, peers, port=where, undo=undo), end="")
     if listen:
         return _listen(port)
-    from potluck.doctor.case import Examination
+    from potluck.doctor.examination import Examination
     from potluck.machine.snapshot import take_facts
 
     plan = _plan(tuple(peers), is_host="cannot-host" in only)
@@ -118,10 +120,10 @@ def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, tup
             raise SettingsError(f"{name} belongs to {wholes[0]}", fix=f"add {wholes[0]}, or leave {name} out")
 
 
-def _plan(peers: "tuple[Peer, ...]", *, is_host: bool) -> "Plan":
+def _plan(peers: "tuple[Peer, ...]", *, is_host: bool) -> "IntendedRun":
     """What is known of this machine's cluster."""
     from potluck.core.environment import read_environment
-    from potluck.doctor.case import Plan
+    from potluck.doctor.examination import IntendedRun
 
     home = read_environment().home
     if (home / "joined.json").is_file():
@@ -129,19 +131,18 @@ def _plan(peers: "tuple[Peer, ...]", *, is_host: bool) -> "Plan":
 
         membership = Home(home).membership()
         if membership is not None and Home(home).is_joined_now():
-            return Plan(peers=peers, host=membership.address, host_port=membership.port, is_host=is_host)
-    return Plan(peers=peers, is_host=is_host)
+            return IntendedRun(peers=peers, host=membership.address, host_port=membership.port, is_host=is_host)
+    return IntendedRun(peers=peers, is_host=is_host)
 
 
 def _examine_cluster(expected: tuple[str, ...], *, with_torch: bool) -> "Examination":
-    from potluck.cli.placing import tell_aside
     from potluck.core.environment import read_environment
-    from potluck.meeting.cluster import Cluster
-    from potluck.meeting.examining import examine_joined
+    from potluck.meeting.client.asking import examine_joined
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
 
-    with Cluster(Home(read_environment().home)) as cluster:
-        return examine_joined(cluster.membership, expected, with_torch=with_torch, tell=tell_aside)
+    with ClusterClient(Home(read_environment().home)) as cluster:
+        return examine_joined(cluster.membership, expected, with_torch=with_torch, tell=warn)
 
 
 def _show(seen: "Examination", findings: "list[Finding]", *, as_json: bool, with_ok: bool) -> None:
@@ -151,19 +152,19 @@ def _show(seen: "Examination", findings: "list[Finding]", *, as_json: bool, with
         document = {"findings": findings, "seen": seen}
         print(msgspec.json.format(msgspec.json.encode(document), indent=2).decode())
         return
-    from rich.console import Console
-
     from potluck.cli.findings import matrix_tables, print_findings
+    from potluck.cli.fitting import print_table
+    from potluck.cli.terminal import Console
 
     console = Console()
     for table in matrix_tables(seen):
-        console.print(table)
+        print_table(console, table)
         console.print()
     print_findings(findings, console=console, with_ok=with_ok)
 
 
 def _list_checks(*, as_json: bool) -> None:
-    from potluck.doctor.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
+    from potluck.doctor.checks.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
 
     rows = [
         *({"id": one.id, "title": one.title, "looks_at": "a machine"} for one in MACHINE_CHECKS.values()),
@@ -182,11 +183,11 @@ def _listen(port: int | None) -> None:
     import secrets
 
     from potluck.core.environment import DEFAULT_PORT
-    from potluck.doctor.case import Plan, training_interface
+    from potluck.doctor.examination import IntendedRun, training_interface
     from potluck.doctor.probing.listening import listen
     from potluck.machine.snapshot import take_facts
 
-    interface = training_interface(take_facts(with_torch=False), Plan())
+    interface = training_interface(take_facts(with_torch=False), IntendedRun())
     address = interface.addresses[0].partition("/")[0] if interface and interface.addresses else "ADDRESS"
     token = secrets.token_hex(8)
 
@@ -196,6 +197,6 @@ def _listen(port: int | None) -> None:
         print("Ctrl-C ends it", flush=True)
 
     try:
-        listen(token, lambda text: print(text, flush=True), port=DEFAULT_PORT if port is None else port, ready=ready)
+        listen(token, say, port=DEFAULT_PORT if port is None else port, ready=ready)
     except KeyboardInterrupt:
         print()

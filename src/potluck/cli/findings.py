@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from potluck.doctor.case import STALLED, Examination, Link
+from potluck.cli.terminal import Console
+from potluck.doctor.examination import STALLED, DialledLink, Examination
 from potluck.doctor.explain import Explanation, explain
 from potluck.doctor.finding import BY_HAND, OK, POWERSHELL, Finding, Fix, is_trouble
 
@@ -61,7 +61,7 @@ def matrix_tables(seen: Examination) -> list[Table]:
     return tables
 
 
-def _cell(link: Link | None) -> Text:
+def _cell(link: DialledLink | None) -> Text:
     if link is None:
         return Text("")
     if not link.is_open:

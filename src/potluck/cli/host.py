@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from potluck.cli.saying import warn
+
 
 def host(
     port: Annotated[int, typer.Option(help="The port that machines join at.", min=1, max=65535)] = 29500,
@@ -23,16 +25,15 @@ def host(
 ) -> None:
     """Hold the meeting point: print the line to paste on other machines, and show who is here."""
     import asyncio
-    import sys
 
     from potluck.cli.looking import look_here
     from potluck.cli.roster_display import RosterDisplay
     from potluck.core.environment import read_environment
     from potluck.gates.loopback import check_takes
+    from potluck.meeting.access.invitation import spell_token
+    from potluck.meeting.access.networks import check_ipv4
     from potluck.meeting.home import Home
-    from potluck.meeting.host import Host, HostOptions
-    from potluck.meeting.invitation import spell_token
-    from potluck.meeting.networks import check_ipv4
+    from potluck.meeting.host.host import Host, HostOptions
 
     environment = read_environment()
     options = HostOptions(
@@ -49,13 +50,14 @@ def host(
 
     async def serve() -> None:
         held = Host(home, options, seen)
-        with RosterDisplay(held.point.status) as display:
+        with RosterDisplay(lambda: held.coordinator.status(with_direct=False)) as display:
             lines = held.invitations()
             display.invite(options.machine, [(str(line), why) for line, why in lines], spell_token(lines[0][0].token))
             await held.serve(display.refresh)
 
     home = Home(environment.home)
     with home.only_host():
+        home.check_joined_nowhere()
         check_takes()
-        seen = look_here(lambda line: print(line, file=sys.stderr), is_host=options.advertised is None)
+        seen = look_here(warn, is_host=options.advertised is None)
         asyncio.run(serve())

@@ -30,26 +30,31 @@ def join(
     from potluck.gates.identity import load_or_make
     from potluck.gates.loopback import check_takes
     from potluck.gates.process import GateProcess
-    from potluck.meeting.agent import Agent
-    from potluck.meeting.gating import bind_gate
+    from potluck.meeting.access.gating import bind_gate
+    from potluck.meeting.agent.agent import Agent
+    from potluck.meeting.client.joining import check_known, come_back
+    from potluck.meeting.client.joining import join as join_host
     from potluck.meeting.home import Home
-    from potluck.meeting.joining import join as join_host
 
     environment = read_environment()
     home = Home(environment.home)
+    home.check_hosts_nothing()
     with home.only_agent(), StatusLine() as status, ExitStack() as stack:
         check_takes()
         invitation = find_invitation(line, home, status.tell)
         membership = home.membership() if invitation is None else None
+        is_let_in = membership is None or come_back(membership)
         seen = look_here(status.tell)
         identity = load_or_make(home.identity_dir)
+        check_known(identity, membership)
         listener = stack.enter_context(bind_gate(port or DEFAULT_PORT, is_fixed=port is not None))
         gate = stack.enter_context(closing(GateProcess(home.identity_dir, [listener], status.tell)))
         if invitation is not None:
             machine = name or environment.machine
             membership = join_host(invitation, machine, home, seen, identity=identity, gate_port=gate.port)
         assert membership is not None
-        status.tell(f"joined {membership.host} ({membership.address}) as {membership.machine}")
+        where = f"{membership.host} ({membership.address}) as {membership.machine}"
+        status.tell(f"joined {where}" if is_let_in else f"waiting for {where}: it does not answer yet")
         if gate.port != DEFAULT_PORT and port is None:
             status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
         gate.start()
@@ -71,4 +76,11 @@ def join(
         before = signal.signal(signal.SIGINT, leave)
         signal.signal(signal.SIGTERM, leave)
         agent.run()
-        status.tell(f"left {membership.host}; come back with: potluck join")
+        if agent.was_sent_away:
+            home.forget()
+            status.tell(
+                f"{membership.host} has sent this machine away; to come back, paste the line that potluck host "
+                "prints there: potluck join p1-..."
+            )
+        else:
+            status.tell(f"left {membership.host}; come back with: potluck join")

@@ -4,14 +4,14 @@ import sys
 import time
 from collections.abc import Callable
 
-from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from potluck.cli.terminal import Console
 from potluck.core.errors import MeetingError
-from potluck.meeting.discovery import HeardHost, hear_hosts
+from potluck.meeting.access.invitation import Invitation, read_invitation, read_token
+from potluck.meeting.client.discovery import HeardHost, hear_hosts
 from potluck.meeting.home import Home
-from potluck.meeting.invitation import Invitation, read_invitation, read_token
 
 _LINE_EVERY_S = 10.0
 
@@ -61,7 +61,7 @@ def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -
     if line is not None:
         return read_invitation(line)
     membership = home.membership()
-    if membership is not None:
+    if membership is not None and not membership.is_of_own_host:
         tell(f"this machine knows {membership.host} ({membership.address}:{membership.port})")
         return None
     tell("listening for hosts on this network")

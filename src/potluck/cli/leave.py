@@ -4,25 +4,31 @@ from typing import Annotated
 
 import typer
 
+from potluck.cli.saying import say
+
 
 def leave(
     name: Annotated[str | None, typer.Argument(help="The machine; this one by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Ask a machine to leave after its step, and forget it; a machine that is away is forgotten at once."""
+    """Ask a machine to leave after its step. This one may come back as it is; another needs the host's line again."""
     from potluck.core.environment import read_environment
-    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
 
     home = Home(read_environment().home)
-    with Cluster(home) as cluster:
+    with ClusterClient(home) as cluster:
         machine = name or cluster.membership.machine
         cluster.leave(machine)
-    if machine == cluster.membership.machine and not home.has_agent():
+    host, is_this = cluster.membership.host, machine == cluster.membership.machine
+    with_line = f"the line that potluck host prints on {host}"
+    back = "come back with: potluck join" if is_this else f"to come back it needs {with_line}"
+    if is_this and not home.has_agent():
         home.forget()
+        back = f"come back with {with_line}"
     if as_json:
         import json
 
         print(json.dumps({"machine": machine, "leaves": True}))
     else:
-        print(f"{machine} leaves")
+        say(f"{machine} leaves; {back}")

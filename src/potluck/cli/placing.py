@@ -3,13 +3,14 @@
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from potluck.core.errors import MeetingError
+from potluck.core.run_options import CommandOptions
 
 if TYPE_CHECKING:
-    from potluck.meeting.home import Membership
-    from potluck.meeting.wire import RunRequest, Task
+    from potluck.meeting.home import HostMembership
+    from potluck.meeting.wire import RunRequest, RunTask
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,11 @@ class Placement:
     not_here: bool = False
     is_direct: bool = False
 
-    def request(self, task: "Task", here: str, *, name: str | None = None, resume: bool = False) -> "RunRequest":
+    @classmethod
+    def of(cls, command: CommandOptions) -> "Placement":
+        return cls(machines=command.machines, not_here=command.not_here, is_direct=command.direct)
+
+    def request(self, task: "RunTask", here: str, *, name: str | None = None, resume: bool = False) -> "RunRequest":
         """What the host is asked for, by the machine called `here`."""
         from potluck.meeting.wire import RunRequest
 
@@ -31,7 +36,7 @@ class Placement:
         )
 
 
-def joined_host(home_dir: Path) -> "Membership | None":
+def joined_host(home_dir: Path) -> "HostMembership | None":
     """The host that this machine has joined and works for now."""
     if not (home_dir / "joined.json").is_file():
         return None
@@ -41,9 +46,23 @@ def joined_host(home_dir: Path) -> "Membership | None":
     return home.membership() if home.is_joined_now() else None
 
 
-def tell_aside(text: str) -> None:
-    """A line for people, beside what a script reads."""
-    print(text, file=sys.stderr)
+def run_solo(script: Path, arguments: list[str], name: str | None, *, resume: bool) -> NoReturn:
+    """Become `python script`: it trains on this machine alone, tells on stderr how it goes, and ends with its code."""
+    import os
+
+    from potluck.core.environment import read_environment, solo_variables
+    from potluck.core.errors import SettingsError
+    from potluck.core.run_folder import check_run_name, find_run_folder
+
+    if resume and name is None:
+        raise SettingsError("--resume needs to know which run", fix="name it: --experiment-name NAME")
+    if name is not None:
+        check_run_name(name)
+    if resume and name is not None:
+        find_run_folder(read_environment().runs_dir, name, to_resume=True)
+    sys.stdout.flush()
+    command = [sys.executable, str(script), *arguments]
+    os.execve(sys.executable, command, solo_variables(name, resume=resume))  # noqa: S606  no shell is the point
 
 
 def train_together(
@@ -58,14 +77,14 @@ def train_together(
             )
         return None
     from potluck.cli.following import follow_run
-    from potluck.core.settings import combine
-    from potluck.meeting.cluster import Cluster
+    from potluck.core.settings import given_values
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
-    from potluck.meeting.wire import Task
+    from potluck.meeting.wire import RunTask
     from potluck.report.outlets import check_outlet
 
     check_outlet(log_to)
-    asked = combine(*layers).model_dump(mode="json", exclude_unset=True)
-    with Cluster(Home(home_dir)) as cluster:
-        started = cluster.start(placement.request(Task(settings=asked), cluster.membership.machine))
+    asked = given_values(layers)
+    with ClusterClient(Home(home_dir)) as cluster:
+        started = cluster.start(placement.request(RunTask(settings=asked), cluster.membership.machine))
         return follow_run(cluster, started, log_to)

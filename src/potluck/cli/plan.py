@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from potluck.cli.saying import warn
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -35,6 +37,10 @@ def plan(
     solo: Annotated[
         bool, typer.Option("--solo", help="Only from profiles on this machine and files, whoever has joined.")
     ] = False,
+    steps: Annotated[
+        int | None,
+        typer.Option(help="How many steps the run has; without it, a long run.", show_default=False, min=1),
+    ] = None,
     cable: Annotated[str, typer.Option(help="The faster cable to ask about.")] = "1gbit",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
@@ -51,34 +57,35 @@ def plan(
         home, profiles or [], name, mixed_precision, joined=None if solo else _ask_joined(home, name, mixed_precision)
     )
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
-    outlook = look_ahead(cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable))
+    outlook = look_ahead(
+        cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable), num_steps=steps
+    )
     if as_json:
         import json
 
         print(json.dumps(outlook.as_data()))
         return
-    from rich.console import Console
-
     from potluck.cli.plan_tables import show_outlook
+    from potluck.cli.terminal import Console
 
     show_outlook(Console(), outlook, cable)
 
 
 def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[StoredProfile]] | None":
     """What joined machines know of this model; None where this one has joined no host."""
-    from potluck.cli.placing import joined_host, tell_aside
+    from potluck.cli.placing import joined_host
 
     membership = joined_host(home)
     if membership is None:
         return None
-    from potluck.meeting.measuring import profiles_of_joined
+    from potluck.meeting.client.measuring import profiles_of_joined
 
-    told = profiles_of_joined(membership, model, precision, tell_aside)
-    _tell_relays(home, tell_aside)
+    told = profiles_of_joined(membership, model, precision, warn)
+    _tell_relays(home, warn)
     unknown = [machine for machine, profiles in told.items() if not profiles]
     if unknown and len(unknown) < len(told):
         stem, _, size = model.rpartition("-")
-        tell_aside(
+        warn(
             f"{', '.join(unknown)} never measured {model}: this plan is without; "
             f"measure all with: potluck profile --model {stem} --model-size {size}"
         )
@@ -87,10 +94,10 @@ def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[Store
 
 def _tell_relays(home: Path, tell: "Callable[[str], None]") -> None:
     """Bytes that go through the host use its link twice: what was measured has that in it, and a fix would end it."""
-    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
-    from potluck.meeting.pairs import link_lines
+    from potluck.meeting.host.pairs import link_lines
 
-    with Cluster(Home(home)) as cluster:
+    with ClusterClient(Home(home)) as cluster:
         for line in link_lines(cluster.status(), with_direct=False):
             tell(line)

@@ -4,8 +4,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from potluck.cli.saying import say, warn
+
 if TYPE_CHECKING:
-    from potluck.meeting.measuring import Measured
+    from potluck.meeting.client.measuring import ClusterMeasurement
 
 
 def profile(
@@ -32,7 +34,7 @@ def profile(
 
     Between joined machines the links are measured, too. The results are kept for plans and runs.
     """
-    from potluck.cli.placing import joined_host, tell_aside
+    from potluck.cli.placing import joined_host
     from potluck.core.environment import read_environment
     from potluck.core.quantities import size_bytes
     from potluck.core.settings import make_settings
@@ -44,7 +46,7 @@ def profile(
         membership = joined_host(environment.home)
         if membership is not None:
             from potluck.measuring.profile_store import save_profile
-            from potluck.meeting.measuring import Wanted, measure_joined
+            from potluck.meeting.client.measuring import Wanted, measure_joined
             from potluck.workloads.models import find_model
 
             wanted = Wanted(
@@ -56,13 +58,13 @@ def profile(
                 seconds=seconds,
                 memory_limit=memory_limit,
             )
-            measured = measure_joined(membership, wanted, tell_aside)
+            measured = measure_joined(membership, wanted, warn)
             for one in measured.profiles:  # for plans while the others are away
                 save_profile(environment.home, one)
             _show_all(measured, global_batch, as_json=as_json)
             return
     from potluck.core.environment import read_launch
-    from potluck.engine.device import choose_device, use_threads
+    from potluck.engine.compute.device import choose_device, use_threads
     from potluck.measuring.profile_store import profile_file
     from potluck.workloads.models import find_model
     from potluck.workloads.profiling import measure_and_keep
@@ -70,7 +72,7 @@ def profile(
     chosen = choose_device(device)
     use_threads(read_launch().num_threads)
     size = model_size or find_model(model).default_size
-    tell_aside(f"measuring {model}-{size} on {chosen}: first what fits into its memory, then for about {seconds:g} s")
+    warn(f"measuring {model}-{size} on {chosen}: first what fits into its memory, then for about {seconds:g} s")
     stored = measure_and_keep(
         environment.home,
         environment.machine,
@@ -85,15 +87,14 @@ def profile(
     if as_json:
         print(stored.model_dump_json())
         return
-    from rich.console import Console
-
     from potluck.cli.plan_tables import show_profile
+    from potluck.cli.terminal import Console
 
     path = profile_file(environment.home, stored.machine, stored.device, stored.model, stored.precision)
     show_profile(Console(), stored, global_batch, path)
 
 
-def _show_all(measured: "Measured", global_batch: int, *, as_json: bool) -> None:
+def _show_all(measured: "ClusterMeasurement", global_batch: int, *, as_json: bool) -> None:
     """Of all machines; ends with 1 if one could not be measured."""
     if as_json:
         import json
@@ -107,12 +108,11 @@ def _show_all(measured: "Measured", global_batch: int, *, as_json: bool) -> None
         }
         print(json.dumps(document))
     else:
-        from rich.console import Console
-
         from potluck.cli.plan_tables import show_profiles
+        from potluck.cli.terminal import Console
 
         show_profiles(Console(), measured.profiles, measured.links, global_batch)
         for machine, why in measured.failed.items():
-            print(f"{machine} was not measured: {why}")
+            say(f"{machine} was not measured: {why}")
     if measured.failed:
         raise typer.Exit(1)

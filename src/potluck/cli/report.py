@@ -1,9 +1,14 @@
 """potluck report: what a run came to."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from potluck.cli.saying import say
+
+if TYPE_CHECKING:
+    from potluck.report.view import RunView
 
 
 def report(
@@ -15,18 +20,20 @@ def report(
     folder: Annotated[Path | None, typer.Option("--folder", help="Where the runs are; ./experiments.")] = None,
 ) -> None:
     """Say what a run came to: result, where the time went, machines, faults, plans. Works while it trains."""
-    from potluck.core.environment import read_environment
-    from potluck.core.run_folder import find_run_folder, newest_run_folder
+    from potluck.cli.reading import open_runs
     from potluck.report.view import read_run
 
-    runs_dir = folder or read_environment().runs_dir
-    view = read_run(find_run_folder(runs_dir, name) if name else newest_run_folder(runs_dir))
+    with open_runs([] if name is None else [name], folder) as [found]:
+        _report(read_run(found), html, as_json=as_json)
+
+
+def _report(view: "RunView", html: Path | None, *, as_json: bool) -> None:
     if html is not None:
         from potluck.core.atomic import write_text
         from potluck.report.page import render
 
         write_text(html, render(view))
-        print(f"wrote {html} ({html.stat().st_size:,} bytes)")
+        say(f"wrote {html} ({html.stat().st_size:,} bytes)")
         return
     from potluck.report.story import tell
 
@@ -38,8 +45,7 @@ def report(
         account = None if story.account is None else story.account.as_data()
         print(json.dumps({**asdict(story), "account": account}))
         return
-    from rich.console import Console
-
     from potluck.cli.story_tables import show_story
+    from potluck.cli.terminal import Console
 
     show_story(Console(), tell(view))

@@ -3,12 +3,22 @@
 from collections.abc import Callable
 from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from potluck.cli.fitting import fitted
 from potluck.cli.tables import ago
+from potluck.cli.terminal import Console
+from potluck.core.states import ENDED
+from potluck.core.words import counted
+from potluck.meeting.agent.state_line import state_line
+from potluck.meeting.host.pairs import is_about_link, link_lines
+from potluck.meeting.new_lines import NewLines
+
+SPARE = ("system", "heard")
+"""Columns that a narrow terminal does without."""
 
 _STATES = {"here": "green", "getting ready": "cyan", "leaving": "yellow", "away": "yellow", "left": "dim"}
 
@@ -21,6 +31,7 @@ class RosterDisplay:
         self._console = Console()
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
         self._told: dict[str, str] = {}
+        self._trouble = NewLines()
 
     def __enter__(self) -> "RosterDisplay":
         if self._live is not None:
@@ -43,14 +54,24 @@ class RosterDisplay:
     def refresh(self) -> None:
         status = self._status()
         if self._live is not None:
-            self._live.update(Group(machines_table(status), runs_lines(status)), refresh=True)
+            self._live.update(
+                Group(
+                    fitted(self._console, machines_table(status), SPARE),
+                    Text("\n".join([*link_lines(status, with_direct=False), runs_lines(status).plain])),
+                ),
+                refresh=True,
+            )
             return
         for machine in status["machines"]:
-            state = "has left" if machine["state"] == "left" else f"is {machine['state']}"
-            told = f"{machine['machine']} {state}{', in run ' + machine['run'] if machine['run'] else ''}"
+            told = state_line(machine["machine"], machine["state"], machine["run"])
             if self._told.get(machine["machine"]) != told:
                 self._told[machine["machine"]] = told
                 self._console.print(Text(told), soft_wrap=True)
+        trouble = list(
+            dict.fromkeys([*status["trouble"], *(line for run in status["runs"] for line in run["trouble"])])
+        )
+        for line in self._trouble.of(trouble):
+            self._console.print(Text(line), soft_wrap=True)
 
 
 def machines_table(status: dict[str, Any]) -> Table:
@@ -66,17 +87,19 @@ def machines_table(status: dict[str, Any]) -> Table:
             "hosts only" if not machine["trains"] else ", ".join(machine["devices"] or ["?"]),
             "" if machine["samples_per_s"] is None else f"{machine['samples_per_s']:,.0f}",
             ago(machine["last_heard_s"]),
-            f"{machine['os']}, {machine['cores']} cores",
+            f"{machine['os']}, {counted(machine['cores'], 'core')}",
         )
     return table
 
 
 def runs_lines(status: dict[str, Any]) -> Text:
-    """What runs now, one line each."""
-    lines = [
-        f"run {run['run']} ({run['what']}, by {run['started_by']}): {run['state']}, "
-        f"step {run['step']}/{run['last_step'] or '?'}, {run['samples_per_s']:,.0f} samples/s"
-        for run in status["runs"]
-        if run["state"] in ("preparing", "running", "stopping")
-    ]
+    """What runs now, one line each, and what keeps it from going on as it should."""
+    lines = []
+    for run in status["runs"]:
+        if run["state"] not in ENDED:
+            lines.append(
+                f"run {run['run']} ({run['what']}, by {run['started_by']}): {run['state']}, "
+                f"step {run['step']}/{run['last_step'] or '?'}, {run['samples_per_s']:,.0f} samples/s"
+            )
+            lines += [line for line in run["trouble"] if not is_about_link(line)]
     return Text("\n".join(lines) or "nothing runs; start with: potluck train")

@@ -1,11 +1,15 @@
 """potluck run: the user's own training script on every machine that has joined."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from potluck.cli.flags import given, takes_flags
+from potluck.core.run_options import CommandOptions
 
+
+@takes_flags(CommandOptions, without=("config",))
 def run(
     script: Annotated[Path, typer.Argument(help="Your script; its folder goes along, but for what git ignores.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments for the script.")] = None,
@@ -14,39 +18,51 @@ def run(
     ] = None,
     name: Annotated[str | None, typer.Option("--experiment-name", help="The run's folder on the host.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
-    not_here: Annotated[bool, typer.Option("--not-here", help="On the other machines, not on this one.")] = False,
-    machines: Annotated[str | None, typer.Option(help="Only these, by name: rosa,lily.")] = None,
-    direct: Annotated[
-        bool,
-        typer.Option("--direct", help="Gradients go in the open, not through the gates: for fast networks you trust."),
-    ] = False,
-    log_to: Annotated[
-        str | None, typer.Option("--log-to", help="Also tensorboard or mlflow: one run, written here, of all machines.")
-    ] = None,
+    **flags: Any,
 ) -> None:
-    """Run your own training script on every machine that has joined: potluck run train.py --epochs 3."""
+    """Run your own training script on every machine that has joined: potluck run train.py --epochs 3.
+
+    Options of potluck run stand before the script, those of the script after it.
+    """
     from potluck.cli.following import follow_run
-    from potluck.cli.placing import Placement
+    from potluck.cli.placing import Placement, run_solo
     from potluck.core.environment import read_environment
     from potluck.core.errors import MeetingError
-    from potluck.meeting.bundle import pack
-    from potluck.meeting.cluster import Cluster
+    from potluck.core.shell_words import quote
+    from potluck.core.words import counted
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
-    from potluck.meeting.wire import Task
+    from potluck.meeting.transfer.bundle import pack
+    from potluck.meeting.wire import RunTask
     from potluck.report.outlets import check_outlet
 
-    check_outlet(log_to)
+    command = CommandOptions(**given(flags))
+    check_outlet(command.log_to)
     if not script.is_file():
         raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
-    with Cluster(Home(read_environment().home)) as cluster:
+    placement = Placement.of(command)
+    if command.solo:
+        if folder is not None or command.log_to is not None or placement != Placement():
+            raise MeetingError(
+                "--solo trains on this machine alone, in this folder",
+                fix="leave --folder, --log-to, --not-here, --machines and --direct out, or leave --solo out",
+            )
+        run_solo(script, arguments or [], name, resume=resume)
+    home = Home(read_environment().home)
+    if home.membership() is None:
+        raise MeetingError(
+            "this machine has not joined a host, so there are no other machines to run the script on",
+            fix=f"run it on this machine alone: potluck run --solo {quote(script)}; "
+            "or join first: potluck join LINE, with the line that potluck host prints on another machine",
+        )
+    with ClusterClient(home) as cluster:
         bundle = pack((folder or script.parent).absolute(), script.absolute())
         cluster.send_bundle(bundle)
-        placement = Placement(machines=machines, not_here=not_here, is_direct=direct)
-        task = Task(bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [])
+        task = RunTask(bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [])
         started = cluster.start(placement.request(task, cluster.membership.machine, name=name, resume=resume))
         print(
-            f"{script.name} and its folder: {bundle.num_files} file{'s' * (bundle.num_files != 1)}, "
+            f"{script.name} and its folder: {counted(bundle.num_files, 'file')}, "
             f"{bundle.size_bytes / 1e3:,.1f} kB, "
             f"bundle {bundle.hash[:12]}"
         )
-        raise typer.Exit(follow_run(cluster, started, log_to))
+        raise typer.Exit(follow_run(cluster, started, command.log_to))

@@ -10,24 +10,25 @@ def status(
 ) -> None:
     """Show the machines that have joined, and what they do."""
     from potluck.core.environment import read_environment
-    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
 
-    with Cluster(Home(read_environment().home)) as cluster:
+    with ClusterClient(Home(read_environment().home)) as cluster:
         found = cluster.status()
     if as_json:
         import json
 
         print(json.dumps(found))
         return
-    from rich.console import Console
     from rich.text import Text
 
-    from potluck.cli.roster_display import machines_table, runs_lines
-    from potluck.meeting.pairs import link_lines
+    from potluck.cli.fitting import print_table
+    from potluck.cli.roster_display import SPARE, machines_table, runs_lines
+    from potluck.cli.terminal import Console
+    from potluck.meeting.host.pairs import link_lines
 
     console = Console()
-    console.print(machines_table(found))
+    print_table(console, machines_table(found), SPARE)
     for line in link_lines(found):
         console.print(Text(line), soft_wrap=True)
     console.print(runs_lines(found), soft_wrap=True)

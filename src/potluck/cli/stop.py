@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from potluck.cli.saying import say
+
 
 def stop(
     run: Annotated[str | None, typer.Argument(help="The run's name; needed only if several run.")] = None,
@@ -11,14 +13,14 @@ def stop(
 ) -> None:
     """Stop a run after the current step; its state is saved, and --resume goes on."""
     from potluck.core.environment import read_environment
-    from potluck.meeting.cluster import Cluster
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
 
-    with Cluster(Home(read_environment().home)) as cluster:
+    with ClusterClient(Home(read_environment().home)) as cluster:
         stopped = cluster.stop(run or cluster.only_run())
     if as_json:
         import json
 
         print(json.dumps(stopped))
     else:
-        print(f"run {stopped['run']} is {stopped['state']} at step {stopped['step']}")
+        say(f"run {stopped['run']} is {stopped['state']} at step {stopped['step']}")

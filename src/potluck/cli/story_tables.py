@@ -1,43 +1,55 @@
 """The story of a run and runs side by side, for people."""
 
-from rich.console import Console
 from rich.text import Text
 
-from potluck.cli.plan_tables import plain_table, show_account
+from potluck.cli.account_tables import show_account
+from potluck.cli.fitting import print_table
+from potluck.cli.named_rows import print_rows
+from potluck.cli.plan_tables import plain_table
+from potluck.cli.terminal import Console
+from potluck.core.words import counted
 from potluck.report.compare import Comparison, table, verdict
 from potluck.report.story import Story
 from potluck.report.words import duration, percent
 
 _MOST_PLANS = 5
 _BAR = 40
-_IN_ACCOUNT = ("efficiency", "predicted")
+_IN_ACCOUNT = ("alone", "efficiency", "predicted")
 
 
 def show_story(console: Console, story: Story) -> None:
     """Sections, the most important first."""
     console.print(Text(f"{story.name}: {story.status}", style="bold"))
-    for name, text in {**story.what, **story.result}.items():
-        if name in _IN_ACCOUNT and story.account is not None:
-            continue
-        console.print(Text(f"  {name:<11}{text}"), soft_wrap=True)
+    left_to_account = _IN_ACCOUNT if story.account is not None else ()
+    facts = {**story.what, **story.result}
+    print_rows(console, {name: text for name, text in facts.items() if name not in left_to_account})
     if story.message:
         console.print(Text(f"  {story.message}"), soft_wrap=True)
     _section(console, "machines")
-    machines = plain_table("machine", "device", "samples", "part", "alone", "steps away")
+    machines = plain_table("machine", "device", "samples", "share", "samples/s here", "samples/s alone", "steps away")
     for row in story.machines:
-        alone = "" if row.solo_samples_per_s is None else f"{row.solo_samples_per_s:,.1f} samples/s"
-        machines.add_row(row.machine, row.device, f"{row.samples:,}", percent(row.part), alone, str(row.steps_away))
-    console.print(machines)
+        machines.add_row(
+            row.machine,
+            row.device,
+            f"{row.samples:,}",
+            percent(row.part),
+            f"{row.samples_per_s:,.1f}",
+            "" if row.solo_samples_per_s is None else f"{row.solo_samples_per_s:,.1f}",
+            f"{row.steps_away:,}" + (f", {row.steps_benched:,} of them benched" if row.steps_benched else ""),
+        )
+    print_table(console, machines, ("device",))
     if story.account is not None:
         _section(console, "where the time went")
-        show_account(console, story.account)
+        show_account(console, story.account, num_steps=story.num_steps)
     if story.faults:
         _section(console, "faults and recoveries")
         for line in story.faults:
-            console.print(Text(f"{duration(line.time - story.began_at):>12}  {line.machine}: {line.text}"))
-        console.print(Text(f"machines coming and going cost those who stayed {duration(story.fault_s)}"))
+            who = f"{line.machine}: " if line.machine else ""
+            console.print(Text(f"{duration(line.time - story.began_at):>12}  {who}{line.text}"), soft_wrap=True)
+        cost = f"machines that came and went cost the others {duration(story.fault_s)} of waiting"
+        console.print(Text(cost), soft_wrap=True)
     if story.plans:
-        _section(console, f"plans: {len(story.plans) - 1} changes after the first")
+        _section(console, f"plans: {counted(len(story.plans) - 1, 'change')} after the first")
         for plan in story.plans[-_MOST_PLANS:]:
             text = f"{duration(plan.after_s):>12}  from step {plan.step}: {plan.shares}  ({plan.reason})"
             console.print(Text(text), soft_wrap=True)
@@ -60,7 +72,7 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
     figures = plain_table(*(line[0] for line in [headings, *lines]))
     for heading, *values in list(zip(headings, *lines, strict=True))[1:]:
         figures.add_row(heading, *values)
-    console.print(figures)
+    print_table(console, figures)
     fastest = comparison.fastest
     if fastest is not None:
         _section(console, "samples/s")
@@ -73,4 +85,4 @@ def show_comparison(console: Console, comparison: Comparison) -> None:
         settings = plain_table("setting", *(run.run for run in comparison.runs))
         for key, chosen in comparison.differing.items():
             settings.add_row(key, *chosen)
-        console.print(settings)
+        print_table(console, settings)

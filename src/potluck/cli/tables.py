@@ -4,29 +4,31 @@ import time
 
 from rich.table import Table
 
-from potluck.events.runs import RunRow
+from potluck.report.runs import RunRow
 from potluck.report.words import percent
 
-_WIDE = 110
+SPARE = ("dataset", "model", "updated", "accuracy")
+"""Columns that a narrow terminal does without, the first to go first."""
+
 _STYLES = {
     "finished": "green",
     "running": "bold cyan",
     "failed": "red",
+    "diverged": "red",
     "interrupted": "yellow",
     "damaged": "red",
     "stopped": "yellow",
 }
 
 
-def runs_table(rows: list[RunRow], width: int) -> Table:
-    """One line a run; a narrow terminal does without the workload."""
+def runs_table(rows: list[RunRow]) -> Table:
+    """One line a run."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("run", overflow="fold")
+    table.add_column("run", no_wrap=True)
     table.add_column("state", no_wrap=True)
-    for heading in ("step", "loss", "accuracy", "samples/s", "updated"):
+    for heading in ("step", "last loss", "accuracy", "samples/s", "updated"):
         table.add_column(heading, justify="right", no_wrap=True)
-    is_wide = width >= _WIDE
-    for heading in ("model", "dataset") if is_wide else ():
+    for heading in ("model", "dataset"):
         table.add_column(heading, no_wrap=True)
     for row in rows:
         state = row.state
@@ -39,7 +41,7 @@ def runs_table(rows: list[RunRow], width: int) -> Table:
             "" if accuracy is None else percent(accuracy),
             f"{state.samples_per_s:,.0f}",
             ago(time.time() - state.updated_at) if state.updated_at else "",
-            *_workload(row)[: 2 * is_wide],
+            *_workload(row),
         )
     return table
 

@@ -3,29 +3,43 @@
 import os
 import threading
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
+
+from potluck.core.errors import RunFolderError
+from potluck.core.shell_words import quote
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 TEMPORARY_SUFFIX = ".tmp"
+_numbers = count()
 
 
 @contextmanager
 def replacing(path: Path) -> "Iterator[IO[bytes]]":
     """Open a temporary neighbour for writing; on success sync it and rename it to path."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Threads of one process may well replace the same file at once.
-    writer = f"{threading.get_native_id()}.{os.getpid()}"
+    # Threads of one process may well replace the same file at once: every call has a name of its own.
+    writer = f"{next(_numbers)}.{threading.get_native_id()}.{os.getpid()}"
     temporary = path.with_name(f".{path.name}.{writer}{TEMPORARY_SUFFIX}")
     try:
         with temporary.open("wb+") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
+        if path.is_dir():
+            raise RunFolderError(
+                f"{path} is a folder, and a file has to be written there",
+                fix=f"move the folder away: mv {quote(path)} {quote(path)}.damaged",
+            )
         temporary.replace(path)
         sync_folder(path.parent)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # the file that a person knows
+            error.filename = str(path)
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

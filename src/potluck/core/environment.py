@@ -24,6 +24,9 @@ class Environment:
     home: Path
     """What Potluck keeps on this computer between runs: POTLUCK_HOME, else ~/.potluck."""
 
+    is_quiet: bool = False
+    """POTLUCK_QUIET=1: a script that is started by itself tells notices only."""
+
 
 DEFAULT_PORT = 29500
 
@@ -85,6 +88,11 @@ class Launch:
         return self.lighthouse is None and self.master is None
 
     @property
+    def is_seen(self) -> bool:
+        """Whether a person sees this worker's own terminal: those that an agent starts are shown elsewhere."""
+        return self.lighthouse is None and self.rank == 0
+
+    @property
     def decides(self) -> bool:
         """Whether this worker names the run and starts the lighthouse for the others."""
         return self.lighthouse is None and self.rank == 0
@@ -131,6 +139,12 @@ def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     return with_variables({"POTLUCK_MACHINE": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
 
 
+def solo_variables(run: str | None, *, resume: bool) -> dict[str, str]:
+    """This process's variables for a script that trains on this machine alone, under that run's name."""
+    named = {} if run is None else {"POTLUCK_RUN": run}
+    return with_variables({**named, **({"POTLUCK_RESUME": "1"} if resume else {})})
+
+
 def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:
     """For a process that others reach through this machine's gate: see Launch."""
     return {"POTLUCK_GATE": gate, "POTLUCK_GATE_RUN": run, "POTLUCK_ADDRESS": address}
@@ -149,6 +163,7 @@ def read_environment() -> Environment:
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
+        is_quiet=(os.environ.get("POTLUCK_QUIET") or "0") != "0",
     )
 
 

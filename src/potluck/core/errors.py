@@ -6,6 +6,7 @@ PotluckError
 ├── WorkloadError      a model or dataset that cannot be built
 ├── DataError          a data file that is missing, damaged or of another kind
 ├── RunFolderError     the folder of a run
+├── DiskError          a disk that is full or cannot be written
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
 ├── GroupError         workers that cannot reach each other or do not fit together
@@ -57,6 +58,10 @@ class DataError(PotluckError):
 
 class RunFolderError(PotluckError):
     """The folder of a run cannot be used as asked."""
+
+
+class DiskError(PotluckError):
+    """A disk is full, or cannot be written."""
 
 
 class EventLogError(PotluckError):

@@ -15,6 +15,8 @@ class RunFolder:
     """experiments/<name>/ with run.yaml, events/, logs/ and checkpoints/."""
 
     path: Path
+    origin: tuple[str, Path] | None = None
+    """The machine and the place where the folder lies, if this is a copy of it."""
 
     @property
     def name(self) -> str:
@@ -69,26 +71,30 @@ def free_run_name(runs_dir: Path, stem: str) -> str:
     return next(name for number in count(1) if not (runs_dir / (name := f"{stem}-{number}")).exists())
 
 
-def find_run_folder(runs_dir: Path, name: str) -> RunFolder:
-    """The folder of an existing run."""
+def find_run_folder(runs_dir: Path, name: str, *, to_resume: bool = False) -> RunFolder:
+    """The folder of an existing run, to be read or to go on with."""
     folder = RunFolder(runs_dir / check_run_name(name))
     if not folder.settings_file.is_file():
         known = [run.name for run in run_folders(runs_dir)]
         raise RunFolderError(
             f"there is no run {name!r} in {runs_dir.absolute()}",
-            fix=did_you_mean(name, known) if known else "leave --resume out to start one",
+            fix=did_you_mean(name, known) if known else _start_one(to_resume),
         )
     return folder
 
 
-def newest_run_folder(runs_dir: Path) -> RunFolder:
-    """The run whose events changed last."""
+def newest_run_folder(runs_dir: Path, *, to_resume: bool = False) -> RunFolder:
+    """The run whose events changed last, to be read or to go on with."""
     runs = run_folders(runs_dir)
     if not runs:
         raise RunFolderError(
-            f"there is no run in {runs_dir.absolute()} to resume", fix="leave --resume out to start one"
+            f"there is no run in {runs_dir.absolute()}{' to resume' if to_resume else ''}", fix=_start_one(to_resume)
         )
     return max(runs, key=lambda run: max((file.stat().st_mtime for file in run.event_files()), default=0.0))
+
+
+def _start_one(to_resume: bool) -> str:
+    return "leave --resume out to start one" if to_resume else "start one with: potluck train"
 
 
 def run_folders(runs_dir: Path) -> list[RunFolder]:
@@ -101,6 +107,7 @@ def check_run_name(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise RunFolderError(
             f"{name!r} cannot name a run",
-            fix="use letters, digits, '.', '_' and '-', starting with a letter or digit, at most 100 of them",
+            fix="use letters from a to z without accents, digits, '.', '_' and '-', starting with a letter "
+            "or digit, at most 100 of them",
         )
     return name

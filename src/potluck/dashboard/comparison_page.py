@@ -6,7 +6,7 @@ import streamlit as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.dashboard.followed import follow, names_of_runs
-from potluck.dashboard.room import draw
+from potluck.dashboard.plot import draw
 from potluck.report import plots
 from potluck.report.compare import compare, curves, table, verdict
 

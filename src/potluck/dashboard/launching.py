@@ -4,6 +4,7 @@ import importlib.util
 import ipaddress
 import os
 import secrets
+import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from potluck.core.errors import ReportError
 
 APP = Path(__file__).with_name("app.py")
 _NEEDED = ("streamlit", "altair")
+_LAST_PORT = 65535
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +50,31 @@ def serve(served: Served, runs_dir: Path) -> NoReturn:
         raise ReportError(
             f"the dashboard needs {', '.join(missing)}, which is not installed", fix="pip install 'potluck[dashboard]'"
         )
-    command = [sys.executable, "-m", "streamlit", "run", str(APP), *_options(served), "--", str(runs_dir.absolute())]
+    check_port(served.address, served.port)
+    place = [served.address, str(served.port), str(runs_dir.absolute())]
+    command = [sys.executable, "-m", "potluck.dashboard.server", *place]
     os.execve(sys.executable, command, with_dashboard_password(served.password))  # noqa: S606  no shell
 
 
-def _options(served: Served) -> list[str]:
+def check_port(address: str, port: int) -> None:
+    """Refuse a port that another program has: its answer would be taken for the dashboard's."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with socket.socket(family) as tried:
+        tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            tried.bind((address, port))
+        except OSError as error:
+            raise ReportError(
+                f"the dashboard cannot listen at {address}:{port}: {error.strerror}",
+                fix=f"choose another port: potluck dashboard --port {port + 1 if port < _LAST_PORT else port - 1}",
+            ) from None
+
+
+def streamlit_options(address: str, port: int) -> list[str]:
+    """How the server runs: nothing is sent anywhere, nothing is watched, no browser is opened."""
     values = {
-        "server.address": served.address,
-        "server.port": served.port,
+        "server.address": address,
+        "server.port": port,
         "server.headless": "true",
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",

@@ -5,10 +5,14 @@ from pathlib import Path
 import streamlit as st
 
 from potluck.core.run_folder import RunFolder
+from potluck.core.shell_words import quote
+from potluck.core.words import counted
 from potluck.dashboard.followed import follow, names_of_runs
-from potluck.dashboard.room import draw
+from potluck.dashboard.plot import draw
 from potluck.dashboard.warnings import show_warnings
+from potluck.dashboard.wrapped import wrapped_table
 from potluck.report import plots, rows
+from potluck.report.account_words import figures as account_figures
 from potluck.report.pace import recent_samples_per_s
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
@@ -56,8 +60,9 @@ def _body(runs_dir: Path, name: str) -> None:
 def _head(view: RunView, name: str) -> None:
     state, account = view.state, view.account()
     st.title(name)
-    since = duration(view.updated_at - view.began_at) if view.began_at else "no time"
-    st.caption(f"{view.status}, {since}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
+    since = duration(view.updated_at - view.began_at - view.attendance.paused_s) if view.began_at else "no time"
+    paused = f" without pauses of {duration(view.attendance.paused_s)}" if view.attendance.paused_s else ""
+    st.caption(f"{view.status}, {since}{paused}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
     with st.container():  # lines that come and go must not move what stands below them to other places
         _warnings(view, {} if account is None else account.benched)
     accuracy = state.scores.get("held_out_accuracy")
@@ -65,12 +70,15 @@ def _head(view: RunView, name: str) -> None:
         f"step of {state.last_step:,}" if state.last_step else "step": f"{state.step:,}",
         "samples/s": f"{recent_samples_per_s(view, _RECENT_S):,.0f}" if view.status == "running" else _mean(view),
         "efficiency": "" if account is None or account.efficiency is None else percent(account.efficiency),
-        "loss": "" if state.loss is None else f"{state.loss:.4f}",
+        "last loss": "" if state.loss is None else f"{state.loss:.4f}",
         "accuracy": "" if accuracy is None else percent(accuracy),
-        "lost to faults": duration(view.regroup_s),
+        "lost to faults": duration(view.merge.regroup_s),
     }
     for column, (label, text) in zip(st.columns(len(figures)), figures.items(), strict=True):
         column.metric(label, text or "-")
+    if account is not None and account.efficiency is not None:
+        told = account_figures(account)
+        st.caption(f"Efficiency: {told['together']}, against {told['alone']}.")
 
 
 def _warnings(view: RunView, benched: dict[str, str]) -> None:
@@ -110,9 +118,9 @@ def _usage(view: RunView) -> None:
 
 
 def _plans(view: RunView) -> None:
-    if not view.plans:
+    if not view.merge.plans:
         return
-    with st.expander(f"Plans: {len(view.plans) - 1} changes after the first"):
+    with st.expander(f"Plans: {counted(len(view.merge.plans) - 1, 'change')} after the first"):
         lines = [
             {
                 "after": duration(at - view.began_at),
@@ -121,7 +129,7 @@ def _plans(view: RunView) -> None:
                 "predicted samples/s": round(plan.samples_per_s, 1),
                 "why": plan.reason,
             }
-            for at, plan in view.plans[-_MOST_LINES:]
+            for at, plan in view.merge.plans[-_MOST_LINES:]
         ]
         st.dataframe(lines, hide_index=True, width="stretch")
 
@@ -132,8 +140,8 @@ def _happenings(view: RunView) -> None:
         return
     st.markdown("##### What happened")
     began = view.began_at
-    table = [{"after": duration(x.time - began), "machine": x.machine, "what": x.text} for x in reversed(lines)]
-    st.dataframe(table, hide_index=True, width="stretch")
+    cells = [(duration(x.time - began), x.machine, x.text) for x in reversed(lines)]
+    st.html(wrapped_table(("after", "machine", "what"), cells))
 
 
 def _chart(
@@ -145,10 +153,12 @@ def _chart(
 
 
 def _mean(view: RunView) -> str:
-    return f"{view.samples_per_s:,.0f}"
+    return f"{view.merge.samples_per_s:,.0f}"
 
 
 def _resume(view: RunView) -> str:
     if "script" in view.settings:
-        return f"python {view.settings['script']}, with resume=True in potluck.start"
+        where = "" if view.settings.get("bundle") else " --solo"
+        script = quote(str(view.settings["script"]))
+        return f"potluck run{where} --resume --experiment-name {view.folder.name} {script}"
     return f"potluck train --resume --experiment-name {view.folder.name}"

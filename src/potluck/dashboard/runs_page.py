@@ -19,8 +19,9 @@ _MOST_RUNS = 50
 def show(runs_dir: Path) -> None:
     """All runs in a table that keeps itself fresh."""
     st.title("Runs")
-    show_warnings()
-    _table(runs_dir)
+    with st.spinner("Reading the runs"):  # many or long ones take a while the first time
+        show_warnings()
+        _table(runs_dir)
 
 
 @st.fragment(run_every=_EVERY_S)
@@ -48,8 +49,8 @@ def _row(name: str, followed: Followed) -> dict[str, Any]:
         "run": name,
         "state": view.status,
         "step": f"{state.step} of {state.last_step}" if state.last_step else str(state.step),
-        "samples/s": round(view.samples_per_s, 1),
-        "loss": state.loss,
+        "samples/s": round(view.merge.samples_per_s, 1),
+        "last loss": state.loss,
         "accuracy": "" if accuracy is None else percent(accuracy),
         "machines": len(view.machines),
         "model": str(view.settings.get("model", Path(str(view.settings.get("script", ""))).name)),

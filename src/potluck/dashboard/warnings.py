@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from potluck.doctor.catalogue import examine_machine
+from potluck.doctor.checks.catalogue import examine_machine
 from potluck.doctor.finding import is_trouble
 from potluck.machine.snapshot import take_facts
 

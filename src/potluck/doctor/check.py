@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from potluck.doctor.case import Examination, Plan
+from potluck.doctor.examination import Examination, IntendedRun
 from potluck.doctor.finding import FAIL, OK, UNKNOWN, WARN, Finding, Fix
 from potluck.machine.facts import Facts
 
-MachineFunction: TypeAlias = "Callable[[Facts, Plan], Verdict]"
+MachineFunction: TypeAlias = "Callable[[Facts, IntendedRun], Verdict]"
 ClusterFunction: TypeAlias = "Callable[[Examination], Iterable[tuple[str, Verdict]]]"
 
 
@@ -30,7 +30,7 @@ class MachineCheck:
     title: str
     judge: MachineFunction
 
-    def findings(self, facts: Facts, plan: Plan) -> list[Finding]:
+    def findings(self, facts: Facts, plan: IntendedRun) -> list[Finding]:
         return [_finding(self.id, facts.machine, self.judge(facts, plan))]
 
 

@@ -4,7 +4,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from potluck.doctor.known_errors import KNOWN_ERRORS, KnownError
+from potluck.doctor.known_error import KnownError
+from potluck.doctor.known_errors import KNOWN_ERRORS
 
 _ADDRESS = re.compile(r"(?<![\d.])(\d{1,3}(?:\.\d{1,3}){3})(?![\d.])")
 _TRACEBACK = "Traceback (most recent call last)"
@@ -55,6 +56,7 @@ def _explanation(
         "machine": names.get(address, address) if address else "the other machine",
         "came": groups.get("came") or groups.get("came2") or "",
         "wanted": groups.get("wanted") or groups.get("wanted2") or "",
+        "name": groups.get("name") or "NAME",
     }
     return Explanation(
         id=known.id,

@@ -8,7 +8,7 @@ from importlib import resources
 
 from potluck.core.environment import DEFAULT_PORT
 from potluck.core.errors import SettingsError, did_you_mean
-from potluck.doctor.case import Peer
+from potluck.doctor.examination import Peer
 
 SYSTEMS = ("linux", "windows")
 _SUFFIX = {"linux": "sh", "windows": "ps1"}

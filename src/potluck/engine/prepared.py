@@ -10,7 +10,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from potluck.core.errors import UsageError
-from potluck.engine.precision import Precision
+from potluck.engine.compute.precision import Precision
+
+_OWN_NAMES = frozenset(("module", "training", "_exchanging", "_may_clear", "_noticing", "_precision"))
 
 
 class PreparedModel(nn.Module):
@@ -22,7 +24,7 @@ class PreparedModel(nn.Module):
     def __init__(
         self,
         module: nn.Module,
-        exchanging: nn.Module,
+        exchanging: Callable[[], nn.Module],
         precision: Precision,
         may_clear: Callable[[], bool],
         noticing: Callable[[], AbstractContextManager[None]],
@@ -31,13 +33,12 @@ class PreparedModel(nn.Module):
         self.module = module
         self._may_clear = may_clear
         self._noticing = noticing
-        # Not a submodule: the same parameters would be listed twice.
-        object.__setattr__(self, "_exchanging", exchanging)
+        self._exchanging = exchanging
         self._precision = precision
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # Without gradients nothing is exchanged, and DDP's buffer broadcast must not be triggered.
-        target = self._exchanging if self.training and torch.is_grad_enabled() else self.module
+        target = self._exchanging() if self.training and torch.is_grad_enabled() else self.module
         with self._noticing(), self._precision.forward_context():
             output = target(*args, **kwargs)
         return self._precision.full(output)
@@ -47,6 +48,30 @@ class PreparedModel(nn.Module):
             return super().__getattr__(name)
         except AttributeError:
             return getattr(super().__getattr__("module"), name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        # What the script sets on the model it means for the model, whose forward reads it.
+        if name in _OWN_NAMES or "module" not in self.__dict__.get("_modules", ()) or not hasattr(self.module, name):
+            super().__setattr__(name, value)
+        else:
+            setattr(self.module, name, value)
+
+    # A container's own ways: model[0], len(model), for layer in model.
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.module[key]  # type: ignore[index]
+
+    def __len__(self) -> int:
+        return len(self.module)  # type: ignore[arg-type]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.module)  # type: ignore[call-overload,no-any-return]
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self.module  # type: ignore[operator]
+
+    def __bool__(self) -> bool:
+        return bool(self.module)
 
     def state_dict(self, *args: Any, **kwargs: Any) -> Any:
         return self.module.state_dict(*args, **kwargs)
@@ -62,13 +87,16 @@ class PreparedModel(nn.Module):
     def named_parameters(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, nn.Parameter]]:
         return self.module.named_parameters(*args, **kwargs)
 
+    def named_buffers(self, *args: Any, **kwargs: Any) -> Iterator[tuple[str, Tensor]]:
+        return self.module.named_buffers(*args, **kwargs)
+
 
 class PreparedOptimizer(Optimizer):
-    """The user's optimizer, stepping once a global batch, and only when the step is committed."""
+    """The user's optimizer, stepping once a global batch; its changes stay only when the step is committed."""
 
-    def __init__(self, inner: Optimizer, commit: Callable[[], None], may_clear: Callable[[], bool]) -> None:
+    def __init__(self, inner: Optimizer, apply: Callable[[Optimizer], None], may_clear: Callable[[], bool]) -> None:
         self.inner = inner
-        self._commit = commit
+        self._apply = apply
         self._may_clear = may_clear
         # Hooks that a script registers here are the inner optimizer's.
         self.__dict__.update({name: value for name, value in vars(inner).items() if name.endswith("_hooks")})
@@ -91,7 +119,7 @@ class PreparedOptimizer(Optimizer):
                 "optimizer.step was given a closure, which would run the step several times",
                 fix="use an optimizer that needs none, and call optimizer.step() without an argument",
             )
-        self._commit()
+        self._apply(self.inner)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         # Between the micro-batches of one step the gradients are still being summed.
@@ -127,29 +155,3 @@ class PreparedScheduler:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
-
-
-def trained_parameters(optimizer: Optimizer) -> list[Tensor]:
-    """What the optimizer changes, groups that were added late included."""
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-def check_parameters(model: nn.Module, optimizer: Optimizer) -> None:
-    """Refuse an optimizer that cannot train this model."""
-    trained = trained_parameters(optimizer)
-    if not {id(parameter) for parameter in trained} <= {id(parameter) for parameter in model.parameters()}:
-        raise UsageError(
-            "the optimizer holds parameters that are not the model's",
-            fix="make the optimizer from model.parameters() of the same model, then call run.prepare",
-        )
-    if not any(parameter.requires_grad for parameter in trained):
-        raise UsageError(
-            "no parameter of the optimizer requires a gradient: there is nothing to train",
-            fix="unfreeze some with parameter.requires_grad_(True) before run.prepare",
-        )
-
-
-def weigh(parameters: list[Tensor], divisor: float) -> None:
-    """Mean over the global batch: sum_i (n_i / B) * mean_i / (sum_i n_i / B), for any split n."""
-    if divisor != 1.0:
-        torch._foreach_div_([parameter.grad for parameter in parameters if parameter.grad is not None], divisor)

@@ -1,46 +1,31 @@
 """A run as the training script sees it: prepare, loader, epochs, backward, evaluate."""
 
-import atexit
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Any, Literal, overload
+from typing import Any, overload
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import Dataset
 
-from potluck.core.errors import MeasureError, UsageError
-from potluck.core.run_folder import RunFolder
-from potluck.engine.balance import Balance
-from potluck.engine.checkpoints import CheckpointWriter
-from potluck.engine.evaluation import Measure, evaluate
-from potluck.engine.fetching import Collate, Samples
-from potluck.engine.fingerprint import fingerprint, gradient_bytes
-from potluck.engine.gradient_checkpointing import checkpoint_blocks
-from potluck.engine.group import Group
-from potluck.engine.journal import Journal
-from potluck.engine.loader import SharedLoader
-from potluck.engine.position import DataOrder
-from potluck.engine.precision import Precision
-from potluck.engine.prepared import (
-    PreparedModel,
-    PreparedOptimizer,
-    PreparedScheduler,
-    check_parameters,
-    trained_parameters,
-    weigh,
-)
-from potluck.engine.progress import Progress
-from potluck.engine.state import EpochSoFar, TrainingState, check_same_data
-from potluck.engine.step import Step
+from potluck.core.errors import UsageError
+from potluck.core.run_options import RunOptions
+from potluck.engine.closing import RunClosing
+from potluck.engine.data.evaluation import Measure, evaluate, evaluation_mode
+from potluck.engine.data.fetching import Collate
+from potluck.engine.data.loader import SharedLoader
+from potluck.engine.data.reading import dataset_and_collate, read_as
+from potluck.engine.full_memory import MemoryLimit
+from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler
+from potluck.engine.preparing import Preparation
+from potluck.engine.steps.backward import BackwardPass
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.progress import Progress
 from potluck.events import types as events
-from potluck.measuring.memory import is_out_of_memory
-from potluck.measuring.step_timer import StepTimer
+
+_LONGEST_LINE = 10_000
 
 
 class Run:
@@ -49,62 +34,33 @@ class Run:
     A context manager; without `with` it closes when the process ends.
     """
 
-    def __init__(
-        self,
-        folder: RunFolder,
-        *,
-        journal: Journal,
-        group: Group,
-        device: torch.device,
-        precision: Precision,
-        writer: CheckpointWriter,
-        timer: StepTimer,
-        balance: Balance,
-        machine: str,
-        seed: int,
-        gradient_checkpointing: bool,
-        micro_batch: int | None,
-        checkpoint_every: int | None,
-        restored: dict[str, Any] | None,
-        record_settings: Callable[[], None],
-    ) -> None:
-        self.folder = folder
-        self.device = device
-        self.seed = seed
-        self._machine = machine
-        self._journal = journal
-        self._group = group
-        self._precision = precision
-        self._writer = writer
-        self._gradient_checkpointing = gradient_checkpointing
-        self._micro_batch = micro_batch
-        self._balance = balance
-        self._restored = restored
-        self._record_settings = record_settings
-        self._progress = Progress(
-            folder,
-            journal=journal,
-            group=group,
-            writer=writer,
-            timer=timer,
-            balance=balance,
-            checkpoint_every=checkpoint_every,
-            committed=0 if restored is None else int(restored["step"]),
-            so_far=EpochSoFar() if restored is None else EpochSoFar(**restored["epoch_so_far"]),
+    def __init__(self, options: RunOptions, parts: RunParts) -> None:
+        self.folder = parts.folder
+        self.name = parts.folder.name
+        self.device = parts.device
+        self.seed = options.seed
+        self._options = options
+        self._parts = parts
+        self._progress = Progress(parts, options.checkpoint_every)
+        self._memory = MemoryLimit(parts, self._progress, options.micro_batch)
+        self._preparation = Preparation(
+            parts,
+            self._progress,
+            self._memory.noticing,
+            gradient_checkpointing=options.gradient_checkpointing,
         )
-        self._model: PreparedModel | None = None
+        self._backward = BackwardPass(parts, self._progress, self._memory.noticing)
         self._loader: SharedLoader | None = None
-        self._closed = False
-        atexit.register(self._close_at_exit)
-
-    @property
-    def name(self) -> str:
-        return self.folder.name
+        self._lines_printed: dict[int, int] = {}
+        """How many lines the script has printed at the step at hand."""
+        self._closing = RunClosing(
+            parts, self._progress, lambda: None if self._loader is None else self._loader.close()
+        )
 
     @property
     def step(self) -> int:
         """Committed optimizer steps since the run began, those before a resume included."""
-        return self._progress.step
+        return self._progress.settled()
 
     @overload
     def prepare(self, model: nn.Module, optimizer: Optimizer, /) -> tuple[PreparedModel, PreparedOptimizer]: ...
@@ -112,130 +68,88 @@ class Run:
     def prepare(
         self, model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler, /
     ) -> tuple[PreparedModel, PreparedOptimizer, PreparedScheduler]: ...
-    def prepare(self, model: nn.Module, optimizer: Optimizer, *schedulers: LRScheduler) -> Any:
-        """Place the model on the device, wrap all of them, and restore their state when the run is resumed."""
-        check_parameters(model, optimizer)
-        model.to(self.device)
-        training = TrainingState(model, optimizer, schedulers, self._precision)
-        self._progress.training = training
-        if self._restored is not None:
-            training.restore(self._restored)
-        if self._gradient_checkpointing:
-            checkpoint_blocks(model)
-        self._balance.recall(fingerprint(model), gradient_bytes(model))
-        progress = self._progress
-        wrapped = self._group.wrap(model, progress.capture, progress.restore, lambda: bool(progress.stop))
-        self._model = PreparedModel(
-            model, wrapped, self._precision, self._may_clear_gradients, self._noticing_full_memory
-        )
-        self._journal.emit(events.ModelPrepared(num_parameters=sum(p.numel() for p in model.parameters())))
-        return (
-            self._model,
-            PreparedOptimizer(optimizer, self._progress.commit, self._may_clear_gradients),
-            *(PreparedScheduler(scheduler, self._may_step_schedule) for scheduler in schedulers),
-        )
+    @overload
+    def prepare(self, model: nn.Module, /) -> PreparedModel: ...
+    @overload
+    def prepare(self, *objects: Any) -> Any: ...
+    def prepare(self, *objects: Any) -> Any:
+        """Place models on the device, wrap all objects, and restore their state when the run is resumed.
+
+        Takes models, optimizers, learning-rate schedules and a DataLoader, in any order and in one or several calls,
+        and returns them in the same order; a single one by itself.
+        """
+        prepared = self._preparation.add(objects, self.loader)
+        return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def loader(
         self,
-        dataset: Dataset[Any],
+        dataset: Any,
         *,
-        global_batch: int,
-        num_workers: int = 0,
+        global_batch: int | None = None,
+        num_workers: int | None = None,
         collate: Collate | None = None,
+        num_samples: int | None = None,
+        **keywords: Any,
     ) -> SharedLoader:
         """This worker's part of every global batch, shuffled anew each epoch, on the run's device.
 
         `num_workers` processes read ahead. `collate` makes a batch from a list of samples, as DataLoader's does.
+        `num_samples` is the length of an epoch, for an IterableDataset that does not know it. DataLoader's keywords
+        (batch_size, shuffle, sampler, drop_last, collate_fn) are taken too, and so is a DataLoader in place of the
+        dataset; batch_size then is the global batch: the samples of a step over all machines.
         """
-        num_samples = len(dataset)  # type: ignore[arg-type]
-        if num_samples < 1 or global_batch < 1:
-            raise UsageError(
-                f"{num_samples} samples cannot be cut into global batches of {global_batch}",
-                fix="give run.loader a dataset with samples and a global_batch of at least 1",
-            )
-        order = DataOrder(num_samples, global_batch, self.seed)
-        if self._restored is not None:
-            check_same_data(self._restored, order)
-        self._progress.order = order
-        self._tell_memory_cap(global_batch)
-        self._loader = SharedLoader(
-            Samples(dataset, self.seed, collate),
-            order,
-            group=self._group,
-            progress=self._progress,
-            device=self.device,
-            micro_batch=self._micro_batch or self._balance.memory_cap,
+        reading = read_as(
+            dataset,
+            global_batch=global_batch,
             num_workers=num_workers,
+            collate=collate,
+            num_samples=num_samples,
+            keywords=keywords,
         )
+        order = reading.order(self.seed)
+        if self._loader is not None:
+            self._loader.check_replaced_by(reading)
+            self._loader.close()
+        self._progress.use(order)
+        self._loader = SharedLoader(
+            reading, order, parts=self._parts, progress=self._progress, micro_batch=self._memory.micro_batch
+        )
+        if self._preparation.is_complete:
+            self._memory.tell(self._loader.batch_size)
         return self._loader
-
-    def _tell_memory_cap(self, global_batch: int) -> None:
-        cap = self._balance.memory_cap
-        if self._micro_batch is None and cap is not None and cap < global_batch:
-            at_once = "1 sample" if cap == 1 else f"{cap} samples"
-            self._journal.say(
-                f"{self._machine} takes at most {at_once} at once: more do not fit into its memory; "
-                "a larger part is cut into pieces, with the same result"
-            )
 
     def epochs(self, num_epochs: int, *, max_steps: int | None = None) -> Iterator[int]:
         """Epoch numbers from 0, starting with the one that the committed step is in.
 
         A checkpoint is saved after each epoch, when the loop's body is through. Ctrl-C ends training after the step.
         """
-        _ = self._progress.training, self._progress.order  # both must be there before the first iteration
-        self._record_settings()
+        self._preparation.complete()
+        if self._loader is not None:
+            self._memory.tell(self._loader.batch_size)
+        self._parts.record_settings()
         return self._progress.epochs(num_epochs, max_steps)
 
     def backward(self, loss: Tensor, *, count: float | Tensor | None = None) -> None:
         """Add the gradient of a mean loss over the batch in hand; with a step's last batch, make it the global mean.
 
-        `count` is how many elements the mean is over, when these are not samples: tokens, pixels.
+        `count` is how many elements the mean is over, when these are not samples: tokens, pixels. A loss with one
+        value a sample (reduction="none") is averaged, each of its values counting once.
         """
-        step = self._progress.current_step("run.backward")
-        weight = step.add(loss, count)
-        weighted = self._precision.scale(loss * weight)
-        if step.is_last_micro_batch:
-            self._announce(step)
-        with self._noticing_full_memory():
-            weighted.backward()  # type: ignore[no-untyped-call]
-        if not step.is_last_micro_batch:
-            return
-        step.total = self._group.total()
-        weigh(trained_parameters(self._progress.training.optimizer), step.total.weight / step.global_batch)
-        self._precision.unscale(self._progress.training.optimizer, step.total.scale)
+        self._backward(loss, count)
 
-    @contextmanager
-    def _noticing_full_memory(self) -> Iterator[None]:
-        """Remember how much did not fit, so that the next start cuts this worker's part into smaller pieces."""
-        try:
-            yield
-        except Exception as error:
-            step = self._progress.open_step
-            if step is None or not is_out_of_memory(error):
-                raise
-            at_once = self._balance.out_of_memory(step.in_hand)
-            raise MeasureError(
-                f"{step.in_hand} samples at once do not fit into the memory of {self.device} on {self._machine}",
-                fix=f"start this worker again: it will take at most {at_once} at once, with the same result",
-            ) from error
+    def clip_gradients(self, max_norm: float, parameters: Iterable[Tensor] | None = None) -> Tensor | None:
+        """Scale the global gradient down to this norm; return the norm before. Call it after `backward`.
 
-    def _announce(self, step: Step) -> None:
-        progress = self._progress
-        scale, is_last = self._precision.loss_scale, bool(progress.stop)
-        part = self._group.announce(step.weight, step.loss_sum, scale, is_last=is_last)
-        if part.step != step.number:
-            step.move(part.step, progress.order.epoch_of(part.step), progress.order.batch_of(part.step))
-
-    def clip_gradients(self, max_norm: float) -> Tensor | None:
-        """Scale the global gradient down to this norm; return the norm before. Call it after `backward`."""
+        Of all parameters that optimizers train, or of these alone: one of two models.
+        """
         if not self._progress.current_step("run.clip_gradients").has_all_gradients:
             return None  # the sum over micro-batches is not complete yet
-        return nn.utils.clip_grad_norm_(trained_parameters(self._progress.training.optimizer), max_norm)
+        chosen = self._progress.training.trained_parameters() if parameters is None else list(parameters)
+        return nn.utils.clip_grad_norm_(chosen, max_norm)
 
     def evaluate(
         self,
-        dataset: Dataset[Any],
+        dataset: Any,
         measure: Measure,
         *,
         name: str = "held_out",
@@ -244,29 +158,23 @@ class Run:
     ) -> dict[str, float]:
         """Exact means over a dataset: `measure(*batch)` returns one value a sample (or token) under each name."""
         started = time.monotonic()
-        modules = [] if self._model is None else list(self._model.modules())
-        were_training = [module.training for module in modules]
-        for module in modules:
-            module.training = False
-        try:
-            with torch.no_grad():
-                values = evaluate(
-                    dataset,
-                    measure,
-                    group=self._group,
-                    device=self.device,
-                    batch=min(batch, self._micro_batch or batch),
-                    seed=self.seed,
-                    collate=collate,
-                )
-        finally:
-            for module, was_training in zip(modules, were_training, strict=True):
-                module.training = was_training
-        self._journal.emit(
+        dataset, collate = dataset_and_collate(dataset, collate)
+        self._progress.settle_step()
+        with evaluation_mode(self._preparation.wrapped):
+            values = evaluate(
+                dataset,
+                measure,
+                group=self._parts.group,
+                device=self.device,
+                batch=min(batch, self._options.micro_batch or batch),
+                seed=self.seed,
+                collate=collate,
+            )
+        self._parts.journal.emit(
             events.Evaluated(
                 step=self.step,
                 name=name,
-                samples=len(dataset),  # type: ignore[arg-type]
+                samples=len(dataset),
                 values={key: events.finite(value) for key, value in values.items()},
                 seconds=time.monotonic() - started,
             )
@@ -276,52 +184,40 @@ class Run:
     def log(self, **values: float | Tensor) -> None:
         """Keep numbers of your own with the run's events."""
         numbers = {name: events.finite(float(value)) for name, value in values.items()}
-        self._journal.emit(events.MetricsLogged(step=self.step, values=numbers))
+        self._parts.journal.emit(events.MetricsLogged(step=self.step, values=numbers))
 
     def say(self, text: str) -> None:
         """Tell the person at this machine one line."""
-        self._journal.say(text)
+        self._parts.journal.say(text)
 
     def print(self, text: str) -> None:
         """Print a line once, however many workers there are."""
-        if self._group.writes:
+        if self._parts.group.is_benched:
+            return
+        number = self._lines_printed.get(self.step, 0)
+        self._lines_printed = {self.step: number + 1}
+        self._parts.journal.emit(events.LinePrinted(text=str(text)[:_LONGEST_LINE], step=self.step, number=number))
+        if self._parts.group.writes:
             sys.stdout.write(f"{text}\n")
             sys.stdout.flush()
 
     def save_checkpoint(self) -> None:
         """Save now, in the background. The run does so by itself after every epoch and every `checkpoint_every`."""
+        self._progress.settle_step()
         if self._progress.open_step is not None:
             raise UsageError(
                 "run.save_checkpoint was called inside a step",
                 fix="set checkpoint_every=... in potluck.start, or call it after the loader's loop",
             )
-        self._progress.save()
+        self._progress.saving.save()
 
     def request_stop(self) -> None:
         """Stop in an orderly way after the current step, as Ctrl-C does."""
-        self._progress.stop.ask()
+        self._progress.stopping.request.ask()
 
     def close(self, error: BaseException | None = None) -> None:
         """Wait for the last checkpoint, write the summary, let go of the files. Closing twice is fine."""
-        if self._closed:
-            return
-        self._closed = True
-        atexit.unregister(self._close_at_exit)
-        problem = error
-        with ExitStack() as stack:  # files and threads are let go whatever else goes wrong
-            stack.callback(self._journal.close)
-            stack.callback(self._group.close)
-            stack.callback(self._writer.close)
-            try:
-                self._finish_work(is_orderly=error is None)
-            except Exception as failure:  # noqa: BLE001  raised below, unless there is an earlier one
-                problem = problem or failure
-            try:
-                self._journal.end(*self._ending(problem), self.step)
-            except Exception as failure:  # noqa: BLE001
-                problem = problem or failure
-        if problem is not None and problem is not error:
-            raise problem
+        self._closing.close(error)
 
     def __enter__(self) -> "Run":
         return self
@@ -329,33 +225,4 @@ class Run:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close(error)
-
-    def _finish_work(self, *, is_orderly: bool) -> None:
-        if self._loader is not None:
-            self._loader.close()
-        self._progress.note_saved(self._writer.wait())
-        if is_orderly:
-            self._progress.save_what_is_new()
-            if self._progress.is_finished:
-                self._group.finish()
-
-    def _close_at_exit(self) -> None:
-        self.close(getattr(sys, "last_value", None))
-
-    def _ending(self, error: BaseException | None) -> tuple[Literal["finished", "stopped", "failed"], str]:
-        if self._progress.was_stopped:
-            return "stopped", ""
-        if isinstance(error, KeyboardInterrupt | SystemExit):
-            return "stopped", "ended at once, without saving"
-        if error is not None:
-            return "failed", f"{type(error).__name__}: {error.args[0] if error.args else ''}"
-        return "finished", "" if self._progress.is_finished else "the script ended training before the last step"
-
-    def _may_clear_gradients(self) -> bool:
-        step = self._progress.open_step
-        return step is None or step.is_fresh or step.is_decided
-
-    def _may_step_schedule(self) -> bool:
-        step = self._progress.open_step
-        return step is None or step.changed_parameters
+        self._closing.leave_block(error)

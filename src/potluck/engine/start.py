@@ -1,34 +1,36 @@
-"""Starting a run: its folder, its device, and the state it goes on from."""
+"""Starting a run: from the keywords of `potluck.start` to one RunOptions, and from that to the parts of a Run."""
 
 import os
 import platform
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 
-from potluck.core.atomic import write_text
-from potluck.core.environment import Launch, read_environment, read_launch
+from potluck.core.checkpoint_names import checkpoint_files
+from potluck.core.environment import Environment, Launch, read_environment, read_launch
 from potluck.core.errors import SettingsError
-from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
+from potluck.core.run_folder import RunFolder
+from potluck.core.run_options import RunOptions
 from potluck.core.version import __version__
-from potluck.engine.balance import Balance, Wishes
-from potluck.engine.checkpoint_file import read_checkpoint
-from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, newest_whole
-from potluck.engine.device import choose_device, use_threads
-from potluck.engine.experience import Experience
-from potluck.engine.group import Alone, Group
-from potluck.engine.journal import Journal, Watcher
-from potluck.engine.precision import Precision
+from potluck.engine.balance.balance import Balance, Wishes
+from potluck.engine.balance.profile_memory import ProfileMemory
+from potluck.engine.checkpoints.checkpoints import CheckpointWriter
+from potluck.engine.compute.device import choose_device, use_threads
+from potluck.engine.compute.precision import Precision
+from potluck.engine.group.protocol import RunGroup
+from potluck.engine.group.solo import SoloGroup
+from potluck.engine.opening import claim_folder, read_state, record_settings
+from potluck.engine.order.seeding import seed_all
 from potluck.engine.run import Run
-from potluck.engine.seeding import seed_all
-from potluck.engine.state import check_state
-from potluck.events.log import EventLog, read_records
-from potluck.events.state import replay
-from potluck.events.types import RunResumed, RunStarted
+from potluck.engine.steps.journal import Journal, Watcher
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.telling import ScriptTeller
+from potluck.events.log import EventLog
+from potluck.events.types import RunStarted
 from potluck.gates.exposing import GateLine
 from potluck.machine.usage import UsageMeter
 from potluck.measuring.step_timer import StepTimer
@@ -54,6 +56,7 @@ def start(
     master: tuple[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
     watch: Watcher | None = None,
+    quiet: bool = False,
 ) -> Run:
     """The run that this process was launched in, or a run of one.
 
@@ -69,96 +72,153 @@ def start(
     keep: machines that take part even if the run would be faster without them.
     master: address and port where worker 0 is met, if not MASTER_ADDR and MASTER_PORT.
     settings: what run.yaml records; without it, these arguments.
-    watch: called with every event and the state after it; without it, notices go to stderr.
+    watch: called with every event and the state after it; without it, the run is told on stderr in a few lines.
+    quiet: tell only notices there; POTLUCK_QUIET=1 does the same.
     """
-    for argument, value in {
-        "micro_batch": micro_batch,
-        "checkpoint_every": checkpoint_every,
-        "keep_checkpoints": keep_checkpoints,
-    }.items():
+    words: dict[str, Any] = {  # each is checked by the part that understands it
+        "mixed_precision": mixed_precision,
+        "backend": backend,
+        "load_balance_policy": load_balance_policy,
+    }
+    options = RunOptions(
+        experiment_name=name,
+        seed=seed,
+        device=device,
+        gradient_checkpointing=gradient_checkpointing,
+        micro_batch=micro_batch,
+        checkpoint_every=checkpoint_every,
+        keep_checkpoints=keep_checkpoints,
+        resume=resume,
+        resume_from=None if resume_from is None else Path(resume_from),
+        keep=tuple(keep),
+        master_addr=None if master is None else master[0],
+        master_port=None if master is None else master[1],
+        **words,
+    )
+    for option in ("micro_batch", "checkpoint_every", "keep_checkpoints"):
+        value = getattr(options, option)
         if value is not None and value < 1:
-            raise SettingsError(f"{argument} cannot be {value}", fix=f"give {argument} a value of at least 1")
-    wishes = Wishes(policy=load_balance_policy, keep=tuple(keep), micro_batch=micro_batch)
-    environment, launch = read_environment(), read_launch(master)
-    chosen = choose_device(device or launch.device, launch.local_rank)
+            raise SettingsError(f"{option} cannot be {value}", fix=f"give {option} a value of at least 1")
+    environment, launch = read_environment(), read_launch(options.master)
+    watchers = [] if watch is None else [watch]
+    tells = watch is None and launch.is_seen and not (quiet or environment.is_quiet)
+    return _assemble(
+        options,
+        environment,
+        launch,
+        runs_dir=environment.runs_dir if runs_dir is None else Path(runs_dir),
+        profile_name=profile_name,
+        settings=settings,
+        make_watchers=lambda folder: [ScriptTeller(folder.path)] if tells else watchers,
+    )
+
+
+def _assemble(
+    options: RunOptions,
+    environment: Environment,
+    launch: Launch,
+    *,
+    runs_dir: Path,
+    profile_name: str | None,
+    settings: Mapping[str, Any] | None,
+    make_watchers: Callable[[RunFolder], list[Watcher]],
+) -> Run:
+    """Make the parts of the run, in the order in which they need each other."""
+    wishes = Wishes(policy=options.load_balance_policy, keep=options.keep, micro_batch=options.micro_batch)
+    device = choose_device(options.device or launch.device, launch.local_rank)
     use_threads(launch.num_threads)
-    if chosen.type != "cpu" and chosen.index is not None:
-        torch.accelerator.set_device_index(chosen.index)  # random generators and streams are those of the current one
-    precision = Precision(mixed_precision, chosen)
-    parent = environment.runs_dir if runs_dir is None else Path(runs_dir)
+    if device.type != "cpu" and device.index is not None:
+        torch.accelerator.set_device_index(device.index)  # random generators and streams are those of the current one
+    precision = Precision(options.mixed_precision, device)
+    name, resume = options.experiment_name, options.resume
     if launch.is_alone:
-        launched, folder = None, _claim_folder(parent, name, resume=resume)
+        resume = resume or launch.resume
+        launched, folder = None, claim_folder(runs_dir, launch.run or name, resume=resume)
     else:
-        from potluck.engine.launch import Launched  # noqa: PLC0415  torchft is not needed alone
+        from potluck.engine.group.launch import Launched  # noqa: PLC0415  torchft is not needed alone
 
         if launch.decides:
-            name = _claim_folder(parent, name, resume=resume).name
-        launched = Launched(launch, environment.machine, backend=backend, device=chosen)
-        folder = _claim_folder(parent, launched.agree_on_name(name), resume=True)
+            name = claim_folder(runs_dir, name, resume=resume).name
+        launched = Launched(launch, environment.machine, backend=options.backend, device=device)
+        folder = claim_folder(runs_dir, launched.agree_on_name(name), resume=True)
         resume = resume or (launch.resume and bool(checkpoint_files(folder.checkpoints_dir)))
-    recorded = settings or {
-        "script": sys.argv[0],
-        "seed": seed,
-        "device": str(chosen),
-        "mixed_precision": mixed_precision,
-        "gradient_checkpointing": gradient_checkpointing,
-        "micro_batch": micro_batch,
-    }
-
-    def record_settings() -> None:
-        write_text(folder.settings_file, yaml.safe_dump(dict(recorded), sort_keys=False))
-
+    recorded = dict(settings or _script_settings(options, device))
+    record = partial(record_settings, folder, recorded, is_script=not settings)
     log = EventLog(folder.event_file(environment.machine, launch.worker))
     try:
         if not folder.settings_file.exists():  # a resumed run's settings change when it is sure to go on
-            record_settings()
-        watchers = [] if watch is None else [watch]
-        journal = Journal(log, folder.metrics_file(launch.worker), watchers, _usage_meter(launch))
+            record()
+        journal = Journal(log, folder.metrics_file(launch.worker), make_watchers(folder), _usage_meter(launch))
         journal.emit(
             RunStarted(
                 run=folder.name,
                 machine=environment.machine,
                 worker=launch.worker,
                 process_id=os.getpid(),
-                device=str(chosen),
-                mixed_precision=mixed_precision,
+                device=str(device),
+                mixed_precision=options.mixed_precision,
                 versions={"potluck": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
             )
         )
-        restored = _restore(folder, journal, resume=resume, resume_from=resume_from)
-        group: Group = Alone()
-        experience = Experience(
+        restored = read_state(
+            folder,
+            journal,
+            resume=resume,
+            resume_from=options.resume_from,
+            newcomer=None if launch.is_alone else environment.machine,
+        )
+        group: RunGroup = SoloGroup()
+        experience = ProfileMemory(
             home=environment.home,
             machine=environment.machine,
-            device=str(chosen),
-            precision=mixed_precision,
+            device=str(device),
+            precision=options.mixed_precision,
             model=profile_name,
         )
-        timer, balance = StepTimer(chosen), Balance(wishes, journal.emit, experience)
+        timer, balance = StepTimer(device), Balance(wishes, journal.emit, experience)
         if launched is not None:
+            from potluck.engine.group.switching import join_others  # noqa: PLC0415  torchft is not needed alone
+
             log_file = folder.log_file(environment.machine, launch.worker)
-            group = launched.join(journal.say, log_file, balance, timer)
+            group = join_others(
+                launched.take_place(log_file),
+                say=journal.say,
+                tell=journal.emit,
+                leave=launched.leave,
+                balance=balance,
+                timer=timer,
+            )
     except BaseException:
         log.close()
         raise
-    seed_all(chosen, seed)
-    return Run(
-        folder,
+    seed_all(device, options.seed)
+    parts = RunParts(
+        folder=folder,
+        machine=environment.machine,
+        device=device,
+        precision=precision,
         journal=journal,
         group=group,
-        device=chosen,
-        precision=precision,
-        writer=CheckpointWriter(folder.checkpoints_dir, keep=keep_checkpoints),
-        timer=timer,
         balance=balance,
-        machine=environment.machine,
-        seed=seed,
-        gradient_checkpointing=gradient_checkpointing,
-        micro_batch=micro_batch,
-        checkpoint_every=checkpoint_every,
+        timer=timer,
+        writer=CheckpointWriter(folder.checkpoints_dir, keep=options.keep_checkpoints),
         restored=restored,
-        record_settings=record_settings,
+        record_settings=record,
     )
+    return Run(options, parts)
+
+
+def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any]:
+    """What run.yaml records of a run that a script started."""
+    return {
+        "script": sys.argv[0],
+        "arguments": sys.argv[1:],
+        "seed": options.seed,
+        "device": str(device),
+        "mixed_precision": options.mixed_precision,
+        "gradient_checkpointing": options.gradient_checkpointing,
+        "micro_batch": options.micro_batch,
+    }
 
 
 def _usage_meter(launch: Launch) -> UsageMeter:
@@ -172,37 +232,3 @@ def _usage_meter(launch: Launch) -> UsageMeter:
         return ("", {}) if rates is None else (rates.own, rates.sending_bytes_per_s)
 
     return UsageMeter(read_rates=read_rates)
-
-
-def _claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder:
-    if name is None:
-        if resume:
-            raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
-        name = free_run_name(runs_dir, Path(sys.argv[0]).stem or "run")
-    folder = RunFolder(runs_dir / check_run_name(name))
-    if folder.path.is_dir() and (resume or not _has_trained(folder)):
-        return folder
-    return create_run_folder(runs_dir, name)
-
-
-def _has_trained(folder: RunFolder) -> bool:
-    """Whether anything would be lost or mixed up if another run began here."""
-    if checkpoint_files(folder.checkpoints_dir):
-        return True
-    return any(replay(read_records(file)).step > 0 for file in folder.event_files())
-
-
-def _restore(
-    folder: RunFolder, journal: Journal, *, resume: bool, resume_from: str | Path | None
-) -> dict[str, Any] | None:
-    path = newest_whole(folder.checkpoints_dir, journal.say) if resume else None
-    if path is None and resume_from is not None:
-        path = Path(resume_from)
-    if path is None:
-        if resume:
-            journal.say(f"{folder.path} has no whole checkpoint: training begins at step 0")
-        return None
-    state = check_state(read_checkpoint(path), str(path))
-    journal.emit(RunResumed(step=int(state["step"]), checkpoint=path.name))
-    journal.say(f"going on after step {state['step']} from {path}")
-    return state

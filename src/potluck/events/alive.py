@@ -1,12 +1,14 @@
 """Whether somebody trains a run: a lock on a file in its folder, which the kernel takes back when its holder dies."""
 
 import os
-import time
 from contextlib import suppress
 from pathlib import Path
 
 from potluck.core.errors import EventLogError
+from potluck.core.file_lock import is_held_by_another, try_hold
 from potluck.core.run_folder import RunFolder
+from potluck.events.lines import open_events
+from potluck.events.state import RunState
 
 _WAIT_S = 1.0
 
@@ -16,26 +18,28 @@ def is_alive(folder: RunFolder) -> bool:
     return any(is_held(file) for file in (*folder.event_files(), folder.host_lock_file))
 
 
+def status_of(folder: RunFolder, state: RunState) -> str:
+    """Whether the run goes on, and what became of it if it does not.
+
+    finished; diverged: finished with a loss that is not a number or far too high; stopped; failed; running;
+    interrupted: no process trains it and none said goodbye.
+    """
+    if is_alive(folder):
+        return "running"
+    return "diverged" if state.ended == "finished" and state.diverged_since else state.ended or "interrupted"
+
+
 def hold(file: int, path: Path) -> None:
     """Be the one process that holds an open file, for as long as it is open."""
-    import fcntl  # noqa: PLC0415  POSIX only, and reading must work everywhere
-
-    deadline = time.monotonic() + _WAIT_S
-    while True:
-        try:
-            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Somebody who only asks whether the run is alive holds the lock for a moment.
-            if time.monotonic() < deadline:
-                time.sleep(0.01)
-                continue
-            raise EventLogError(
-                f"another process is training this run: it holds {path}",
-                fix="wait for it, stop it, or choose another name",
-            ) from None
+    # Somebody who only asks whether the run is alive holds the lock for a moment.
+    if not try_hold(file, wait_s=_WAIT_S):
+        raise EventLogError(
+            f"another process is training this run: it holds {path}",
+            fix="wait for it, stop it, or choose another name",
+        )
 
 
-class Vigils:
+class HostLocks:
     """A host's word that runs go on somewhere: it ends with the host, however that ends."""
 
     def __init__(self) -> None:
@@ -65,15 +69,8 @@ class Vigils:
 
 def is_held(path: Path) -> bool:
     """Whether a live process of this machine holds the file."""
-    import fcntl  # noqa: PLC0415
-
     try:
-        file = path.open("rb")
-    except FileNotFoundError:
+        with open_events(path) as file:
+            return is_held_by_another(file.fileno())
+    except EventLogError:  # it is not there, or nothing that a process could hold
         return False
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-    return False

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from potluck.events.log import parse_lines
+from potluck.events.lines import MOST_LINE_BYTES, line_too_long, open_events, parse_lines
 from potluck.events.types import Record
 
 BLOCK_BYTES = 1 << 18  # some hundred events: memory stays small with hundreds of files
@@ -22,16 +22,22 @@ class FollowedFile:
         A half-written last line waits for its other half. A file that became shorter than what was read is another
         file under the same name: it is read from the start.
         """
-        with self.path.open("rb") as file:
+        while True:
+            lines = self._next_block()
+            records = parse_lines(lines, self.path, self._num_lines + 1)
+            self._offset += len(lines)
+            self._num_lines += lines.count(b"\n")
+            if records or not lines:  # a block of unknown kinds only is not the end
+                return records
+
+    def _next_block(self) -> bytes:
+        with open_events(self.path) as file:
             if file.seek(0, 2) < self._offset:
                 self._offset = self._num_lines = 0
             file.seek(self._offset)
             content = file.read(BLOCK_BYTES)
             while (whole := content.rfind(b"\n") + 1) == 0 and (more := file.read(BLOCK_BYTES)):
                 content += more
-        lines = content[:whole]
-        records = parse_lines(lines, self.path, self._num_lines + 1)
-        self._offset += whole
-        self._num_lines += lines.count(b"\n")
-        # A block of unknown kinds only would look like the end.
-        return records or (self.read() if whole else [])
+                if len(content) > MOST_LINE_BYTES + BLOCK_BYTES:
+                    raise line_too_long(self.path, self._num_lines + 1)
+        return content[:whole]

@@ -9,28 +9,41 @@ from weakref import WeakSet
 
 import msgspec
 
+from potluck.core.disk import is_full
 from potluck.core.errors import EventLogError
+from potluck.core.plain_file import what_happened
+from potluck.core.shell_words import quote
 from potluck.events.alive import hold
+from potluck.events.lines import MOST_LINE_BYTES, line_too_long, open_events, parse_lines, read_line
 from potluck.events.types import AnyEvent, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _encode = msgspec.json.Encoder().encode
-_decoder = msgspec.json.Decoder(Record)
 _TAIL_BYTES = 1 << 16
+_MOST_WAITING_BYTES = 32 << 20  # hours of events: a full disk does not end a run
+_LAST_S = 5.0
+_LOOK_S = 0.2
 
 
 class EventLog:
     """Writes one worker's events. A line reaches the kernel in one write, so a killed process leaves whole lines."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self.path = path
-        self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        self._waiting = b""
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        except OSError as error:
+            raise _not_writable(path, error) from None
         try:
             hold(self._file, path)
             self._next_sequence = _repair(self._file, path) + 1
+        except OSError as error:  # a pipe or a device under the file's name
+            os.close(self._file)
+            raise _not_writable(path, error) from None
         except BaseException:
             os.close(self._file)
             raise
@@ -41,24 +54,50 @@ class EventLog:
         if self._file < 0:
             raise EventLogError("the run is closed", fix="do this before run.close() or inside `with potluck.start()`")
         record = Record(sequence=self._next_sequence, time=time.time(), event=event)
-        line = _encode(record) + b"\n"
-        before = os.fstat(self._file).st_size
+        self._waiting += _encode(record) + b"\n"
+        self._next_sequence += 1
+        self._write(most_waiting=_MOST_WAITING_BYTES)
+        return record
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether events are kept in memory because the disk is full."""
+        return bool(self._waiting)
+
+    def sync(self) -> None:
+        """Make sure that the events survive a power cut, but for those that a full disk does not take yet."""
+        self._write(most_waiting=_MOST_WAITING_BYTES)
+        os.fsync(self._file)
+
+    def finish(self, patience_s: float = _LAST_S) -> None:
+        """Write the last events; a full disk is waited for, and then it is an error."""
+        deadline = time.monotonic() + patience_s
+        while self._waiting:
+            self._write(most_waiting=_MOST_WAITING_BYTES if time.monotonic() < deadline else 0)
+            if self._waiting:
+                time.sleep(_LOOK_S)
+        os.fsync(self._file)
+
+    def _write(self, *, most_waiting: int) -> None:
+        """Write all that waits in one go. A whole line that is in the file stays: somebody may have read it."""
+        if not self._waiting:
+            return
+        before, whole = os.fstat(self._file).st_size, 0
         try:
-            written = os.write(self._file, line)
-            if written < len(line):  # a disk that is just full takes a part of the line
+            written = os.write(self._file, self._waiting)
+            if written < len(self._waiting):  # a disk that is just full takes a part
+                whole = self._waiting.rfind(b"\n", 0, written) + 1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
-            os.ftruncate(self._file, before)
+            os.ftruncate(self._file, before + whole)
+            self._waiting = self._waiting[whole:]
+            if is_full(error) and len(self._waiting) <= most_waiting:
+                return
             raise EventLogError(
                 f"{self.path} cannot be written: {error.strerror}",
                 fix=f"free space on the disk that holds {self.path.parent}, then go on with --resume",
             ) from error
-        self._next_sequence += 1
-        return record
-
-    def sync(self) -> None:
-        """Make sure that the events survive a power cut."""
-        os.fsync(self._file)
+        self._waiting = b""
 
     def close(self) -> None:
         """Let go of the file. Closing twice is fine."""
@@ -80,18 +119,22 @@ if hasattr(os, "register_at_fork"):
 
 def read_records(path: Path) -> "Iterator[Record]":
     """Every whole line, in order. Reading stops quietly at a half-written last line, and nowhere else."""
-    with path.open("rb") as lines:
-        for number, line in enumerate(lines, start=1):
+    with open_events(path) as file:
+        number = 0
+        while line := file.readline(MOST_LINE_BYTES + 1):
+            number += 1
+            if len(line) > MOST_LINE_BYTES:
+                raise line_too_long(path, number)
             if not line.endswith(b"\n"):
                 return
-            record = _read_line(line, path, number)
+            record = read_line(line, path, number)
             if record is not None:
                 yield record
 
 
 def read_last_records(path: Path, most_bytes: int) -> "list[Record]":
     """The whole lines among the last bytes of a file: where a long run stands, without reading all of it."""
-    with path.open("rb") as file:
+    with open_events(path) as file:
         size = file.seek(0, os.SEEK_END)
         start = max(0, size - most_bytes)
         file.seek(start)
@@ -101,36 +144,19 @@ def read_last_records(path: Path, most_bytes: int) -> "list[Record]":
     return parse_lines(content[: content.rfind(b"\n") + 1], path)
 
 
-def parse_lines(lines: bytes, path: Path, first_number: int = 1) -> list[Record]:
-    """The events in some whole lines of a file, the first of them its line `first_number`."""
-    try:
-        return _decoder.decode_lines(lines)
-    except msgspec.DecodeError:  # damage, or a kind of event from a newer Potluck
-        numbered = enumerate(lines.splitlines(keepends=True), start=first_number)
-        return [record for number, line in numbered if (record := _read_line(line, path, number)) is not None]
+def read_first_records(path: Path, most_bytes: int) -> "list[Record]":
+    """The whole lines among the first bytes of a file."""
+    with open_events(path) as file:
+        content = file.read(most_bytes)
+    return parse_lines(content[: content.rfind(b"\n") + 1], path)
 
 
-def _read_line(line: bytes, path: Path, number: int) -> Record | None:
-    try:
-        return _decoder.decode(line)
-    except msgspec.ValidationError as error:
-        if _is_unknown_kind(line):
-            return None  # a newer Potluck wrote it
-        reason = str(error)
-    except msgspec.DecodeError as error:
-        reason = str(error)
-    raise EventLogError(
-        f"{path}, line {number} is damaged: {reason}",
-        fix=f"remove that line (sed -i '{number}d' {path}) if losing one event is acceptable, else restore the file",
+def _not_writable(path: Path, error: OSError) -> EventLogError:
+    quoted = quote(path)
+    return EventLogError(
+        f"{path} cannot be written: {what_happened(error)}",
+        fix=f"see what is there: ls -ld {quoted}; then move it away: mv {quoted} {quoted}.damaged",
     )
-
-
-def _is_unknown_kind(line: bytes) -> bool:
-    known = {kind.__struct_config__.tag for kind in AnyEvent.__args__}
-    match msgspec.json.decode(line):
-        case {"event": {"type": str(kind)}}:
-            return kind not in known
-    return False
 
 
 def _repair(file: int, path: Path) -> int:
@@ -143,14 +169,14 @@ def _repair(file: int, path: Path) -> int:
     whole = tail.rfind(b"\n") + 1
     if whole < len(tail):
         os.ftruncate(file, size - len(tail) + whole)
-    lines = tail[:whole].splitlines()
+    lines = tail[:whole].rstrip(b"\n").split(b"\n") if whole else []
     if not lines:
         return -1
     try:
         envelope: Any = msgspec.json.decode(lines[-1])
-    except msgspec.DecodeError:
+    except (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionError):
         envelope = None
     match envelope:
         case {"sequence": int(last)}:
             return last
-    raise EventLogError(f"the last line of {path} is not an event", fix=f"remove it: sed -i '$d' {path}")
+    raise EventLogError(f"the last line of {path} is not an event", fix=f"remove it: sed -i '$d' {quote(path)}")

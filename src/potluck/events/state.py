@@ -7,6 +7,7 @@ from potluck.events.types import (
     CheckpointSaved,
     EpochEnded,
     Evaluated,
+    LossDiverged,
     MachineBenched,
     MachineUnbenched,
     MetricsLogged,
@@ -22,6 +23,8 @@ from potluck.events.types import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+LEAST_S = 1e-9  # no step is shorter, and a speed by less is no number
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +57,13 @@ class RunState:
     steps_per_epoch: int = 0
     num_epochs: int = 0
     last_step: int = 0
+    left_out: int = 0
+    """Batches that the script left out so far, by leaving the loader's loop early."""
     step: int = 0
     loss: float | None = None
+    diverged_since: int = 0
+    """The step since which the loss is not a number or far too high; 0 while it is not, or has recovered."""
+    diverged_limit: float | None = None
     scores: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluations, as <name>_<metric>, all made at scores_step."""
     scores_step: int = -1
@@ -83,12 +91,12 @@ class RunState:
     @property
     def epoch(self) -> int:
         """Epochs that are complete."""
-        return self.step // self.steps_per_epoch if self.steps_per_epoch else 0
+        return (self.step + self.left_out) // self.steps_per_epoch if self.steps_per_epoch else 0
 
     @property
     def samples_per_s(self) -> float:
         """Mean throughput over all committed steps."""
-        return self.samples_seen / self.training_s if self.training_s else 0.0
+        return self.samples_seen / self.training_s if self.training_s > LEAST_S else 0.0
 
 
 def apply(state: RunState, record: Record) -> RunState:
@@ -106,18 +114,32 @@ def replay(records: "Iterable[Record]", state: RunState | None = None) -> RunSta
 
 
 def after_steps(
-    state: RunState, last: StepCommitted, *, at: float, samples: int, seconds: float, skipped: int
+    state: RunState, last: StepCommitted, *, lowest_step: int, at: float, samples: int, seconds: float, skipped: int
 ) -> RunState:
     """The state after several steps in a row, by their sums: what `apply` gives for them one by one."""
     return replace(
         state,
         updated_at=at,
         step=last.step,
+        epochs=_epochs_before(state, lowest_step),
         loss=last.loss,
+        diverged_since=_still_diverged(state, last.loss),
         samples_seen=state.samples_seen + samples,
         training_s=state.training_s + seconds,
         skipped_steps=state.skipped_steps + skipped,
     )
+
+
+def _epochs_before(state: RunState, step: int) -> tuple[EpochRow, ...]:
+    """The epochs that lasted. What a worker's own checkpoint does not have may have lasted: peers heal that worker."""
+    if not state.epochs or state.epochs[-1].step < step:
+        return state.epochs
+    return tuple(row for row in state.epochs if row.step < step)
+
+
+def _still_diverged(state: RunState, loss: float | None) -> int:
+    has_recovered = loss is not None and (state.diverged_limit is None or loss <= state.diverged_limit)
+    return 0 if has_recovered else state.diverged_since
 
 
 def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR0911, PLR0912  one return an event type
@@ -135,11 +157,10 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "message": "",
             }
         case RunResumed(step=step, checkpoint=checkpoint):
-            kept = tuple(row for row in state.epochs if row.step <= step)
             return {
                 "step": step,
                 "resumed_from": checkpoint,
-                "epochs": kept,
+                "diverged_since": 0 if step < state.diverged_since else state.diverged_since,
                 "times_resumed": state.times_resumed + 1,
             }
         case ModelPrepared(num_parameters=num_parameters):
@@ -151,11 +172,14 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "steps_per_epoch": event.steps_per_epoch,
                 "num_epochs": event.num_epochs,
                 "last_step": event.last_step,
+                "left_out": event.left_out,
             }
         case StepCommitted() as event:
             return {
                 "step": event.step,
+                "epochs": _epochs_before(state, event.step),
                 "loss": event.loss,
+                "diverged_since": _still_diverged(state, event.loss),
                 "samples_seen": state.samples_seen + event.samples,
                 "training_s": state.training_s + event.seconds,
                 "skipped_steps": state.skipped_steps + event.skipped,
@@ -170,15 +194,20 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
             return {"benched": (*(name for name in state.benched if name != machine), machine)}
         case MachineUnbenched(machine=machine):
             return {"benched": tuple(name for name in state.benched if name != machine)}
-        case EpochEnded(epoch=epoch, step=step, samples=samples, loss=loss, seconds=seconds):
+        case EpochEnded(epoch=epoch, step=step, samples=samples, loss=loss, seconds=seconds, left_out=left_out):
             earlier = tuple(row for row in state.epochs if row.epoch < epoch)
             scores = state.scores if state.scores_step == step else {}
             row = EpochRow(epoch=epoch, step=step, loss=loss, samples=samples, seconds=seconds, scores=scores)
-            return {"epochs": (*earlier, row)}
+            # What is left out shortens the run, unless the script has named its last step (max_steps).
+            total = state.num_epochs * state.steps_per_epoch - state.left_out - left_out
+            last_step = min(state.last_step, total) if left_out else state.last_step
+            return {"epochs": (*earlier, row), "left_out": state.left_out + left_out, "last_step": last_step}
         case Evaluated(step=step, name=name, values=values):
             named = {f"{name}_{key}": value for key, value in values.items()}
             same_step = state.scores if state.scores_step == step else {}
             return {"scores": {**same_step, **named}, "scores_step": step}
+        case LossDiverged(step=step, limit=limit):
+            return {"diverged_since": step, "diverged_limit": limit}
         case MetricsLogged(values=values):
             return {"metrics": {**state.metrics, **values}}
         case CheckpointSaved(file=file):

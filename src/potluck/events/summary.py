@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from potluck.events.state import RunState
+from potluck.events.state import LEAST_S, RunState
 
 
 def summarise(state: RunState) -> dict[str, Any]:
@@ -20,6 +20,7 @@ def summarise(state: RunState) -> dict[str, Any]:
         "step": state.step,
         "last_step": state.last_step,
         "loss": state.loss,
+        "diverged_since": state.diverged_since,
         "samples_per_s": round(state.samples_per_s, 3),
         "training_s": round(state.training_s, 3),
         "predicted_samples_per_s": round(state.predicted_samples_per_s, 3),
@@ -36,7 +37,7 @@ def summarise(state: RunState) -> dict[str, Any]:
                 "epoch": row.epoch + 1,
                 "step": row.step,
                 "loss": row.loss,
-                "samples_per_s": round(row.samples / row.seconds, 3) if row.seconds else 0.0,
+                "samples_per_s": round(row.samples / row.seconds, 3) if row.seconds > LEAST_S else 0.0,
                 "seconds": round(row.seconds, 3),
                 **row.scores,
             }

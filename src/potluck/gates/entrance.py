@@ -3,11 +3,13 @@
 import asyncio
 import socket
 import ssl
+import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import TypeVar
 
+from potluck.gates.file_limit import is_out_of_files, out_of_files
 from potluck.gates.links import BROKEN
 from potluck.gates.secure import EndOfStreamError, SecureEnd
 from potluck.gates.sockets import prepare
@@ -38,7 +40,7 @@ class Entrance:
         self._serve = serve
         self._unfinished: dict[asyncio.Task[None], str] = {}
         self._admitted: set[asyncio.Task[None]] = set()
-        self.num_refused = 0
+        self._has_told = False
 
     async def listen(self) -> None:
         """Until cancelled."""
@@ -54,7 +56,8 @@ class Entrance:
         while True:
             try:
                 connection, (address, _) = await loop.sock_accept(listener)
-            except OSError:  # no file descriptors left, or gone before it was accepted
+            except OSError as error:  # no file descriptors left, or gone before it was accepted
+                self._note(error)
                 await asyncio.sleep(0.05)
                 continue
             await asyncio.sleep(0)  # whoever dials all the time does not keep the others waiting
@@ -63,6 +66,12 @@ class Entrance:
             task = asyncio.ensure_future(self._meet(prepare(connection)))
             self._unfinished[task] = address
             task.add_done_callback(self._forget)
+
+    def _note(self, error: OSError) -> None:
+        """Said once in a gate's life: an attacker would have it said all the time."""
+        if is_out_of_files(error) and not self._has_told:
+            self._has_told = True
+            sys.stderr.write(f"potluck gate: {out_of_files()}\n")
 
     def _drop_one(self) -> None:
         """A member's handshake takes milliseconds, a stranger's may not."""
@@ -78,7 +87,6 @@ class Entrance:
         try:
             end, go_on = await asyncio.wait_for(self._prove(connection), HANDSHAKE_S)
         except (*BROKEN, asyncio.CancelledError):
-            self.num_refused += 1
             connection.close()
             return
         task = asyncio.current_task()

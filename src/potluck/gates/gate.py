@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck.gates import secure
+from potluck.gates.announcing_ports import PortAnnouncements
 from potluck.gates.entrance import HANDSHAKE_S, Entrance
 from potluck.gates.identity import Identity, digest_of
 from potluck.gates.links import BROKEN, Link
@@ -19,30 +20,25 @@ from potluck.gates.messages import (
     Answer,
     Body,
     CannotDial,
+    ClusterMachine,
     Control,
     DialMe,
-    Expose,
-    Exposed,
     Header,
-    Kind,
     Letter,
     Links,
-    Member,
     Open,
     Ports,
     Settings,
     Standing,
     Undelivered,
 )
-from potluck.gates.ports import ExposedPorts, StandIn, StandIns, address_in, in_run, wanted_stand_ins
+from potluck.gates.ports import StandIn, address_in
 from potluck.gates.secure import SecureEnd
 from potluck.gates.streams import Streams
 from potluck.gates.ways import Ways, dial
 
-_STAND_S = 3.0
 _AGAIN_S = 0.05
 _MOST_ANSWERS = 64  # connections that one machine may have asked this one to dial, and that are not there yet
-_MOST_CHANGES = 1_000_000  # of a gate's ports while its process lives
 
 
 class Gate:
@@ -53,20 +49,14 @@ class Gate:
         self._changed = changed
         self._settings = Settings(machine="", host="", block="", members=())
         self._place = own_place()
-        self._by_digest: dict[bytes, Member] = {}
+        self._by_digest: dict[bytes, ClusterMachine] = {}
         self._members_only = secure.members_only(identity, [])
         self._anybody = secure.anybody(identity)
         self._links: dict[str, Link] = {}
         self._ways = Ways(identity, self._links, self._post)
-        self._exposed = ExposedPorts()
-        self._announced: dict[str, Ports] = {}
-        self._stand_ins = StandIns(self._listen)
-        self._standing: dict[str, Standing] = {}
-        self._told: dict[str, Standing] = {}
+        self.ports = PortAnnouncements(self._links, lambda: self._settings, self._post, self._listen)
         self._answering: Counter[str] = Counter()
-        self._undelivered: set[str] = set()
-        self._letter_came = asyncio.Event()
-        self.streams = Streams(lambda: self._settings, self._exposed, self._kind_of, self._ways)
+        self.streams = Streams(lambda: self._settings, self.ports.exposed, self.ports.kind_of, self._ways)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_been_told = asyncio.Event()
         self._entrance = Entrance(
@@ -83,7 +73,7 @@ class Gate:
             await self._has_been_told.wait()
             await self._entrance.listen()
         finally:
-            self._stand_ins.close()
+            self.ports.close()
             for link in self._links.values():
                 link.close()
             self.streams.close()
@@ -107,8 +97,7 @@ class Gate:
             if known is None or known.certificate != link.member.certificate:
                 link.close()
                 del self._links[name]
-                for kept in (self._announced, self._standing, self._told):
-                    kept.pop(name, None)
+                self.ports.forget(name)
             else:
                 link.member = known
         self.streams.cut()
@@ -122,9 +111,9 @@ class Gate:
                     hear=self._hear,
                     changed=self._link_changed,
                 )
-        self._settle()
+        self.ports.settle()
         for name in others:
-            self._announce(name)
+            self.ports.announce(name)
 
     def _is_first(self, machine: str) -> bool:
         """Which of two connections stays, when this machine and that one dial each other at the same moment."""
@@ -150,57 +139,7 @@ class Gate:
         """Of that machine, on every machine."""
         return address_in(self._settings, machine)
 
-    # What workers tell
-
-    async def expose(self, conversation: int, asked: Expose) -> Exposed:
-        """A worker has ports of a run open: answered when the run's machines stand in for them, or cannot."""
-        self._exposed.add(conversation, asked.run, asked.ports)
-        others = [name for name in self._links if in_run(self._settings, asked.run, name)]
-        self._undelivered.difference_update(others)
-        for name in others:
-            self._announce(name)
-        version, deadline = self._exposed.version, asyncio.get_running_loop().time() + _STAND_S
-        while asked.waits:
-            left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0 or all(self._has_settled(name, asked.run, version) for name in others):
-                break
-            self._letter_came.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._letter_came.wait(), left_s)
-        taken = {
-            port: name
-            for name, standing in self._standing.items()
-            if name in others
-            for port in standing.taken
-            if port in asked.ports
-        }
-        return Exposed(taken=taken)
-
-    def _has_settled(self, machine: str, run: str, version: int) -> bool:
-        link, standing = self._links.get(machine), self._standing.get(machine)
-        if link is None or link.is_here or machine in self._undelivered:
-            return True
-        return standing is not None and standing.version >= version and run in standing.runs
-
-    def withdraw(self, conversation: int) -> None:
-        """A worker has ended, and its ports with it."""
-        runs = self._exposed.drop(conversation)
-        for name in self._links:
-            if any(in_run(self._settings, run, name) for run in runs):
-                self._announce(name)
-
     # Stand-ins
-
-    def _settle(self, asked: str = "") -> None:
-        """Stand in for what is known now; others are told what has changed, and who asked in any case."""
-        here = [name for name, link in self._links.items() if link.is_here]
-        self._stand_ins.settle(wanted_stand_ins(self._settings, self._announced, here))
-        for name, told in self._announced.items():
-            taken = tuple(one.port for one in self._stand_ins.taken if one.machine == name)
-            known = tuple(run for run in told.runs if in_run(self._settings, run, self._settings.machine))
-            standing = Standing(version=told.version, runs=known, taken=taken)
-            if (name == asked or self._told.get(name) != standing) and self._post(name, standing):
-                self._told[name] = standing
 
     def _listen(self, one: StandIn, listener: socket.socket) -> Callable[[], None]:
         task = self._spawn(self._accept(one, listener))
@@ -221,14 +160,7 @@ class Gate:
                     continue
                 self._spawn(self.streams.carry(one, connection))
 
-    def _kind_of(self, one: StandIn) -> Kind:
-        told = self._announced.get(one.machine)
-        return "bulk" if told is None else told.runs.get(one.run, {}).get(one.port, "bulk")
-
     # Letters
-
-    def _announce(self, machine: str, *, asks: bool = False) -> None:
-        self._post(machine, self._exposed.for_machine(machine, self._settings, asks=asks))
 
     def _post(self, machine: str, body: Body) -> bool:
         """Over the link to that machine, else through the host."""
@@ -254,42 +186,21 @@ class Gate:
         if sender not in self._links:
             return
         match body:
-            case Ports():
-                self._undelivered.discard(sender)
-                known = self._announced.get(sender)
-                # One that went through the host may come late; another process of that gate counts from elsewhere.
-                if known is None or not 0 < known.version - body.version < _MOST_CHANGES:
-                    self._announced[sender] = body
-                self._settle(sender)
-                if body.asks:
-                    self._announce(sender)
-            case Standing():
-                self._standing[sender] = body
-            case Undelivered():
-                self._undelivered.add(sender)
+            case Ports() | Standing() | Undelivered():
+                self.ports.take(sender, body)
             case DialMe() if self._answering[sender] < _MOST_ANSWERS:
                 self._spawn(self._answer(sender, body))
             case CannotDial(ticket=ticket):
                 self._ways.give_up(sender, ticket)
-        self._letter_came.set()
 
     def _link_changed(self, link: Link) -> None:
         if link.is_up:
-            self._undelivered.discard(link.machine)
-            is_host = link.machine == self._settings.host
-            for name, other in self._links.items():
-                if other is link or (is_host and not other.is_up):
-                    # What the other one told meanwhile may have been lost.
-                    self._told.pop(name, None)
-                    self._announce(name, asks=True)
-                other.hurry()
-            self._settle()
-            self._letter_came.set()
+            self.ports.link_is_up(link)
         else:
             self._ways.give_up(link.machine)
         self._changed()
 
-    async def _dial_for_letters(self, member: Member) -> SecureEnd:
+    async def _dial_for_letters(self, member: ClusterMachine) -> SecureEnd:
         return await dial(self._identity, member, self._links[member.machine].addresses, "control")
 
     # Connections from other gates

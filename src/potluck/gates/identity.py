@@ -4,11 +4,13 @@ import datetime
 import hashlib
 import secrets
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from potluck.core.atomic import write_secret
 from potluck.core.errors import GateError
+from potluck.core.plain_file import read_plain
+from potluck.core.shell_words import quote
 
 # For programs that know a certificate by its file and ask for a name: addresses change, this does not.
 NAME = "potluck"
@@ -22,6 +24,8 @@ class Identity:
     certificate_file: Path
     key_file: Path
     certificate: str
+    is_new: bool = field(default=False, compare=False)
+    """Made just now: nobody knows this machine by it yet."""
 
     @property
     def digest(self) -> bytes:
@@ -36,20 +40,37 @@ def digest_of(der: bytes) -> bytes:
 def load_or_make(folder: Path) -> Identity:
     """The folder's identity, made if there is none."""
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
-    if not certificate_file.exists() and not key_file.exists():
+    is_new = not certificate_file.exists() and not key_file.exists()
+    if is_new:
         certificate, key = make_certificate()
         write_secret(key_file, key)
         write_secret(certificate_file, certificate)
     try:
-        pem = certificate_file.read_text()
-        ssl.PEM_cert_to_DER_cert(pem)
+        pem = read_plain(certificate_file).decode("ascii")
+        read_plain(key_file)
+        _check_own_signature(pem)
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(certificate_file, key_file)
     except (OSError, ValueError, ssl.SSLError) as error:
+        missing = [file.name for file in (certificate_file, key_file) if not file.exists()]
+        what = f"{missing[0]} is missing" if missing else str(error) or "it is not a certificate"
         raise GateError(
-            f"this machine's identity in {folder} is damaged: {error}",
-            fix=f"rm -r '{folder}'; a new one is made, and the host's line has to be pasted again",
+            f"this machine's identity in {folder} is damaged: {what}",
+            fix=f"rm -r {quote(folder)}; a new one is made, and the host's line has to be pasted again: here, or, if "
+            "this machine is the host, on every other one, since they know it by its certificate",
         ) from None
-    return Identity(certificate_file, key_file, pem)
+    return Identity(certificate_file, key_file, pem, is_new=is_new)
+
+
+def _check_own_signature(pem: str) -> None:
+    """A certificate with one changed letter may still be one, but not the one that others know: ValueError."""
+    from cryptography import x509  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+
+    certificate = x509.load_pem_x509_certificate(pem.encode())
+    try:
+        certificate.verify_directly_issued_by(certificate)
+    except (InvalidSignature, TypeError):
+        raise ValueError("the certificate is not as it was made") from None
 
 
 def ends_at(certificate: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from potluck.gates.messages import Control, Frame, Letter, LinkState, Member, Ping, Pong
+from potluck.gates.messages import ClusterMachine, Control, Frame, Letter, LinkState, Ping, Pong
 from potluck.gates.secure import EndOfStreamError, SecureEnd
 
 _PING_S = 1.0
@@ -94,11 +94,11 @@ class Link:
 
     def __init__(
         self,
-        member: Member,
+        member: ClusterMachine,
         *,
         is_first: Callable[[], bool],
         place: str,
-        dial: Callable[[Member], Awaitable[SecureEnd]],
+        dial: Callable[[ClusterMachine], Awaitable[SecureEnd]],
         hear: Callable[["Link", Letter], None],
         changed: Callable[["Link"], None],
     ) -> None:

@@ -9,7 +9,6 @@ owns the gate is gone, and the gate with it.
 import argparse
 import asyncio
 import os
-import resource
 import signal
 import socket
 import sys
@@ -18,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from potluck.gates.file_limit import raise_file_limit
 from potluck.gates.gate import Gate
 from potluck.gates.identity import load_or_make
 from potluck.gates.messages import Settings
@@ -34,9 +34,7 @@ def main() -> None:
     parser.add_argument("--socket", type=Path, required=True)
     parser.add_argument("--listen", required=True, help="file descriptors of listening sockets")
     options = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    raise_file_limit()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the owner
     listeners = [socket.socket(fileno=int(number)) for number in options.listen.split(",")]
     with suppress(asyncio.CancelledError, BrokenPipeError):

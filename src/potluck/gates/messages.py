@@ -10,14 +10,14 @@ KnownPorts = Annotated[dict[Port, Kind], msgspec.Meta(max_length=256)]
 Way = Literal["here", "direct", "relayed", "down"]
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+class GateMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
     """A message that can be told from others."""
 
 
 # From the agent or the host of a machine to its gate, and back
 
 
-class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ClusterMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A machine of the cluster, as the host tells of it."""
 
     machine: str
@@ -27,13 +27,13 @@ class Member(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     port: int
 
 
-class Settings(Message, frozen=True, kw_only=True):
+class Settings(GateMessage, frozen=True, kw_only=True):
     """All that a gate has to know; whatever is not in it any more is cut off."""
 
     machine: str
     host: str
     block: str
-    members: tuple[Member, ...]
+    members: tuple[ClusterMachine, ...]
     runs: dict[str, tuple[str, ...]] = {}  # which machines are in each
     service: str = ""  # the socket of the host's HTTP service; only a host has one
 
@@ -49,7 +49,7 @@ class LinkState(msgspec.Struct, frozen=True, kw_only=True):
     trouble: str = ""  # what dialling met
 
 
-class Links(Message, frozen=True, kw_only=True):
+class Links(GateMessage, frozen=True, kw_only=True):
     """All links of a machine."""
 
     links: tuple[LinkState, ...]
@@ -58,7 +58,7 @@ class Links(Message, frozen=True, kw_only=True):
 # From a worker to its machine's gate, and back
 
 
-class Expose(Message, frozen=True, kw_only=True):
+class Expose(GateMessage, frozen=True, kw_only=True):
     """These ports of this machine's loopback address belong to a run, for as long as this conversation lasts."""
 
     run: str
@@ -66,17 +66,17 @@ class Expose(Message, frozen=True, kw_only=True):
     waits: bool = True  # for the answer, until the run's machines stand in for the ports
 
 
-class Exposed(Message, frozen=True, kw_only=True):
+class Exposed(GateMessage, frozen=True, kw_only=True):
     """The run's machines stand in for the ports, as far as they are in reach, but for ports that are taken there."""
 
     taken: dict[int, str] = {}
 
 
-class AskRates(Message, frozen=True, kw_only=True):
+class AskRates(GateMessage, frozen=True, kw_only=True):
     """How fast does this machine send?"""
 
 
-class Rates(Message, frozen=True, kw_only=True):
+class Rates(GateMessage, frozen=True, kw_only=True):
     """Bytes a second to other machines' loopback addresses, while there was something to send."""
 
     own: str
@@ -86,13 +86,13 @@ class Rates(Message, frozen=True, kw_only=True):
 # Between gates: the first message of a connection
 
 
-class Control(Message, frozen=True, kw_only=True):
+class Control(GateMessage, frozen=True, kw_only=True):
     """This connection is for letters."""
 
     place: str  # machines with the same one share a loopback interface
 
 
-class Open(Message, frozen=True, kw_only=True):
+class Open(GateMessage, frozen=True, kw_only=True):
     """This connection goes on to a port of a run on the machine that is asked, or on another one through the host."""
 
     run: str
@@ -101,7 +101,7 @@ class Open(Message, frozen=True, kw_only=True):
     origin: str = ""  # told by the host, where it relays
 
 
-class Answer(Message, frozen=True, kw_only=True):
+class Answer(GateMessage, frozen=True, kw_only=True):
     """This connection was asked for by a letter."""
 
     ticket: str
@@ -113,7 +113,7 @@ Header = Control | Open | Answer
 # Between gates: letters
 
 
-class Ports(Message, frozen=True, kw_only=True):
+class Ports(GateMessage, frozen=True, kw_only=True):
     """What the sender's workers have open, run by run."""
 
     version: int
@@ -121,7 +121,7 @@ class Ports(Message, frozen=True, kw_only=True):
     asks: bool = False  # for the receiver's own
 
 
-class Standing(Message, frozen=True, kw_only=True):
+class Standing(GateMessage, frozen=True, kw_only=True):
     """The sender stands in for these ports."""
 
     version: int
@@ -129,32 +129,32 @@ class Standing(Message, frozen=True, kw_only=True):
     taken: tuple[int, ...] = ()
 
 
-class DialMe(Message, frozen=True, kw_only=True):
+class DialMe(GateMessage, frozen=True, kw_only=True):
     """The sender cannot dial the other: please dial, and answer this ticket."""
 
     ticket: str
     kind: Kind
 
 
-class CannotDial(Message, frozen=True, kw_only=True):
+class CannotDial(GateMessage, frozen=True, kw_only=True):
     """The sender was asked to dial, and cannot either."""
 
     ticket: str
 
 
-class Undelivered(Message, frozen=True, kw_only=True):
+class Undelivered(GateMessage, frozen=True, kw_only=True):
     """The host cannot pass a letter on."""
 
     machine: str
 
 
-class Ping(Message, frozen=True, kw_only=True):
+class Ping(GateMessage, frozen=True, kw_only=True):
     """Is anybody there?"""
 
     number: int
 
 
-class Pong(Message, frozen=True, kw_only=True):
+class Pong(GateMessage, frozen=True, kw_only=True):
     """Yes."""
 
     number: int
@@ -163,7 +163,7 @@ class Pong(Message, frozen=True, kw_only=True):
 Body = Ports | Standing | DialMe | CannotDial | Undelivered
 
 
-class Letter(Message, frozen=True, kw_only=True):
+class Letter(GateMessage, frozen=True, kw_only=True):
     """From one gate to another, over the connection between them or through the host."""
 
     sender: str

@@ -18,6 +18,7 @@ from potluck.gates.ways import NoWayError, Ways
 _PATIENCE_S = 3.0
 _AGAIN_S = 0.1
 _MOST_VISITORS = 256
+_VISITORS_A_MEMBER = 4  # an agent has two, and people on its machine type commands
 _IDLE_S = 60.0  # a question that is answered late is answered within seconds
 
 
@@ -152,7 +153,7 @@ class Streams:
             end.close()
             return
         watch_over(end.socket, "bulk")
-        if len(self._visitors) >= _MOST_VISITORS:
+        if len(self._visitors) >= _MOST_VISITORS + _VISITORS_A_MEMBER * len(settings.members):
             oldest_of_busiest(self._visitors).finish(False)
         bridge = self._join(PlainEnd(connection), end, Way((), ""), awaits_welcome=False)
         if bridge in self._bridges:  # it may have hung up already

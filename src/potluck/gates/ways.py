@@ -9,7 +9,7 @@ from potluck.gates import secure
 from potluck.gates.entrance import GREETING
 from potluck.gates.identity import Identity
 from potluck.gates.links import BROKEN, Link
-from potluck.gates.messages import Answer, Body, CannotDial, DialMe, Kind, Member
+from potluck.gates.messages import Answer, Body, CannotDial, ClusterMachine, DialMe, Kind
 from potluck.gates.secure import SecureEnd
 from potluck.gates.sockets import prepare, watch_over
 
@@ -91,7 +91,7 @@ class Ways:
             del self._tickets[ticket]
 
 
-async def dial(identity: Identity, member: Member, addresses: Sequence[str], kind: Kind) -> SecureEnd:
+async def dial(identity: Identity, member: ClusterMachine, addresses: Sequence[str], kind: Kind) -> SecureEnd:
     """A connection to a machine's gate: its addresses are tried one after the other, without waiting long for each."""
     pending: set[asyncio.Task[SecureEnd]] = set()
     last: BaseException = OSError("it has no address")
@@ -121,7 +121,7 @@ def _close_late(task: "asyncio.Task[SecureEnd]") -> None:
         task.result().close()
 
 
-async def _dial_one(identity: Identity, member: Member, address: str, kind: Kind) -> SecureEnd:
+async def _dial_one(identity: Identity, member: ClusterMachine, address: str, kind: Kind) -> SecureEnd:
     loop = asyncio.get_running_loop()
     connection = prepare(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
     try:

@@ -44,14 +44,14 @@ class WorkerSocket:
             while line := await reader.readline():
                 match msgspec.json.decode(line, type=Expose | AskRates):
                     case Expose() as asked:
-                        answer: msgspec.Struct = await self._gate.expose(number, asked)
+                        answer: msgspec.Struct = await self._gate.ports.expose(number, asked)
                     case AskRates():
                         answer = rates.look()
                 writer.write(msgspec.json.encode(answer) + b"\n")
                 await writer.drain()
-        except (OSError, ValueError, msgspec.MsgspecError):
-            pass
+        except (OSError, ValueError, msgspec.MsgspecError, asyncio.CancelledError):
+            pass  # cancelled only when the gate ends, and Python 3.11 would print a traceback then
         finally:
-            self._gate.withdraw(number)
+            self._gate.ports.withdraw(number)
             with suppress(OSError):
                 writer.close()

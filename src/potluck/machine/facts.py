@@ -52,7 +52,6 @@ class Interface(Struct, frozen=True, kw_only=True):
     is_half_duplex: bool = False
     mtu: int = 1500
     addresses: tuple[str, ...] = ()  # IPv4 with prefix: 192.168.1.5/24
-    addresses6: tuple[str, ...] = ()
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -120,13 +119,6 @@ class Wsl(Struct, frozen=True, kw_only=True):
     has_interop: bool = False
 
 
-class Clock(Struct, frozen=True, kw_only=True):
-    """Whether something keeps the clock right."""
-
-    unix_s: float = 0.0
-    is_synchronised: bool | None = None
-
-
 class Space(Struct, frozen=True, kw_only=True):
     """Room in a file system."""
 
@@ -151,7 +143,6 @@ class Torch(Struct, frozen=True, kw_only=True):
     cuda: str = ""  # that it was built for; empty in a CPU build
     hip: str = ""
     nccl: str = ""
-    has_gloo: bool = True
     num_devices: int = 0
     devices: tuple[str, ...] = ()  # cuda:0, xpu:0, ...
     capabilities: tuple[str, ...] = ()
@@ -193,7 +184,6 @@ class Facts(Struct, frozen=True, kw_only=True):
     firewall: Firewall = Firewall()
     wsl: Wsl | None = None
     windows: Windows | None = None
-    clock: Clock = Clock()
     shm: Space | None = None
     disks: tuple[Space, ...] = ()  # the runs folder first
     power: Power | None = None
@@ -216,13 +206,3 @@ class Facts(Struct, frozen=True, kw_only=True):
     def addresses(self) -> tuple[str, ...]:
         """Every IPv4 address of an interface that is up, without prefixes."""
         return tuple(a.partition("/")[0] for one in self.interfaces if one.is_up for a in one.addresses)
-
-
-def to_json(facts: Facts) -> bytes:
-    """For people and bug reports: indented, defaults left out."""
-    return msgspec.json.format(msgspec.json.encode(facts), indent=2)
-
-
-def from_json(text: bytes | str) -> Facts:
-    """Read a snapshot back; a wrong field is an error."""
-    return msgspec.json.decode(text, type=Facts)

@@ -82,6 +82,12 @@ def _processor_name() -> str:
     return platform.processor() or platform.machine()
 
 
+def quota_cores() -> float | None:
+    """How many cores a container's quota allows on average; None where the cores themselves are the limit."""
+    quota = _quota_cores()
+    return None if quota is None or quota >= len(os.sched_getaffinity(0)) else quota
+
+
 def quota_threads() -> int | None:
     """How many threads a container's quota can keep busy; None where the cores themselves are the limit."""
     quota = _quota_cores()

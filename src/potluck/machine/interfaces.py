@@ -35,7 +35,6 @@ def read_interfaces() -> tuple[Interface, ...]:
                 addresses=tuple(
                     f"{a.address}/{_prefix(a.netmask)}" for a in mine if a.family == socket.AF_INET and a.address
                 ),
-                addresses6=tuple(a.address.partition("%")[0] for a in mine if a.family == socket.AF_INET6),
             )
         )
     return tuple(found)

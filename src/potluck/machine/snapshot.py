@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck.core.environment import DEFAULT_PORT, read_environment, read_network_variables
-from potluck.machine import clock, firewall, gpus, hardware, interfaces, listeners, loopback, names, software, wsl
+from potluck.machine import firewall, gpus, hardware, interfaces, listeners, loopback, names, software, wsl
 from potluck.machine.facts import Facts, System
 
 
@@ -46,7 +46,6 @@ def take_facts(*, names_wanted: Sequence[str] = (), with_torch: bool = True) -> 
             "firewall": firewall_later.result(),
             "wsl": found_wsl,
             "windows": found_windows,
-            "clock": _safely("clock", gaps, None, clock.read_clock),
             "shm": _safely("shared memory", gaps, None, _read_shm),
             "disks": _safely("disks", gaps, (), hardware.read_spaces, environment.runs_dir),
             "power": _safely("power", gaps, None, hardware.read_power),

@@ -11,7 +11,7 @@ from potluck.machine.asking import NoAnswerError, ask
 from potluck.machine.facts import Software, Torch
 
 _IMPORT_S = 60.0
-_DESCRIBE = [sys.executable, "-m", "potluck.engine.torch_facts"]
+_DESCRIBE = [sys.executable, "-m", "potluck.probes.torch_facts"]
 
 
 def read_software(*, with_torch: bool = True) -> Software:

@@ -40,15 +40,18 @@ class ComputeFit:
         self.memory_cap = memory_cap if memory_cap is not None or prior is None else prior.memory_cap
         self._timings: deque[Timed] = deque(maxlen=_WINDOW)
 
-    def __len__(self) -> int:
-        return len(self._timings)
-
     def add(self, timed: Timed) -> None:
         """One committed step. A worker without samples shows nothing of its cost."""
         if timed.samples < 1 or timed.seconds <= 0:
             return
         self._timings.append(timed)
         self._notice_another_pace()
+
+    def snapshot(self) -> "ComputeFit":
+        """A copy with the timings up to now."""
+        copy = ComputeFit(self._prior, self.memory_cap)
+        copy._timings = self._timings.copy()
+        return copy
 
     def profile(self) -> ComputeProfile | None:
         """The cost as of now; the prior before the first timing, None if there was none."""

@@ -37,8 +37,6 @@ class Line:
 
     fixed_samples: float
     per_sample_s: float
-    spread: float
-    """The typical relative deviation of a timing."""
     error: float
     """The standard error of the line's level."""
 
@@ -68,7 +66,6 @@ def fit_line(timings: Sequence[Timed], weights: Sequence[float], prior: float | 
     return Line(
         fixed_samples=float(np.exp(tried[best])),
         per_sample_s=float(np.exp(level[best])),
-        spread=spread,
         error=spread * float(np.sqrt((weight**2).sum())),
     )
 

@@ -7,8 +7,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from potluck.core.atomic import write_text
 from potluck.core.errors import MeasureError
+from potluck.core.plain_file import read_plain
 from potluck.planning.costs import ComputeProfile, LinkProfile
-from potluck.planning.seen import RingSeen
+from potluck.planning.measured_exchange import RingMeasurement
 
 
 class StoredProfile(BaseModel):
@@ -25,7 +26,7 @@ class StoredProfile(BaseModel):
     gradient_bytes: int
     """What every step exchanges."""
     link: LinkProfile | None = None
-    ring: RingSeen | None = None
+    ring: RingMeasurement | None = None
     """What the last run with others showed of the exchange."""
     trial: dict[int, float] = {}
     """Median seconds by batch size, as measured."""
@@ -61,7 +62,7 @@ def find_profiles(home: Path, model: str, precision: str) -> list[StoredProfile]
 def read_profile(path: Path) -> StoredProfile:
     """A profile from its file, checked."""
     try:
-        return StoredProfile.model_validate_json(path.read_bytes())
+        return StoredProfile.model_validate_json(read_plain(path))
     except OSError as error:
         raise MeasureError(f"{path} cannot be read: {error.strerror}", fix="check the path") from None
     except ValidationError as error:

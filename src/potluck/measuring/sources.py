@@ -10,7 +10,7 @@ from potluck.core.quantities import duration_s, rate_bytes_per_s
 from potluck.measuring.profile_store import StoredProfile, find_profiles, read_profile
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
-from potluck.planning.seen import RingSeen, as_seen
+from potluck.planning.measured_exchange import RingMeasurement, as_seen
 
 
 def gather_profiles(
@@ -61,7 +61,7 @@ def make_cluster(profiles: Sequence[StoredProfile], links: Mapping[str, LinkProf
     return as_seen(cluster, np.array([name in ring.machines for name in cluster.machines]), ring)
 
 
-def _largest_ring(profiles: Sequence[StoredProfile]) -> RingSeen | None:
+def _largest_ring(profiles: Sequence[StoredProfile]) -> RingMeasurement | None:
     """The ring of most workers that all of its machines tell of, and no other devices of theirs."""
     rings = []
     for profile in profiles:

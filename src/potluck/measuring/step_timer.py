@@ -6,7 +6,6 @@ On an accelerator the host is ahead of the device: there two events on the devic
 """
 
 import time
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 from potluck.events.types import StepTiming
@@ -26,18 +25,26 @@ class StepTimer:
         self._retry_s = 0.0
         self._seen_s = 0.0
         self._last_s = time.perf_counter()
+        self._last_cpu_s = time.process_time()
+        self._cpu_s = 0.0
+        self.cpu_s = 0.0
+        """Processor time of the last committed step's own work, of all threads."""
 
     def restart(self) -> None:
         """The time until now belongs to no step: an evaluation, a pause of the script."""
         self._last_s = time.perf_counter()
+        self._last_cpu_s = time.process_time()
+        self._cpu_s = 0.0
         self._parts = {}
         self._retry_s = 0.0
 
     def lap(self, part: Part) -> None:
         """The time since the last lap was spent on this."""
-        now_s = time.perf_counter()
+        now_s, cpu_s = time.perf_counter(), time.process_time()
         self._parts[part] = self._parts.get(part, 0.0) + now_s - self._last_s
-        self._last_s = now_s
+        if part != "exchange_wait_s":
+            self._cpu_s += cpu_s - self._last_cpu_s
+        self._last_s, self._last_cpu_s = now_s, cpu_s
 
     def computing(self) -> None:
         """The device gets its last work: call it when the last micro-batch is handed out. Others are waited for."""
@@ -55,7 +62,7 @@ class StepTimer:
         """All since the last commit was in vain: the same batch is tried again."""
         self.lap("rest_s")
         self._retry_s += sum(self._parts.values())
-        self._parts = {}
+        self._parts, self._cpu_s = {}, 0.0
 
     def commit(self) -> StepTiming:
         """The step counts; the next one begins."""
@@ -64,6 +71,7 @@ class StepTimer:
             self._shift(self._device_clock.seconds())
         timing = StepTiming(**self._parts, retry_s=self._retry_s)
         self._parts, self._retry_s = {}, 0.0
+        self.cpu_s, self._cpu_s = self._cpu_s, 0.0
         return timing
 
     def _shift(self, device_s: float | None) -> None:
@@ -100,8 +108,3 @@ class _DeviceClock:
     def _record(self, index: int) -> None:
         self._events[index].record()
         self._recorded[index] = True
-
-
-def exposed_exchange_s(timings: Sequence[StepTiming]) -> float:
-    """What was wire in one step, from all workers' timings: the wait of the one that waited least."""
-    return min(timing.exchange_wait_s for timing in timings)

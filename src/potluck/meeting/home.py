@@ -1,30 +1,42 @@
 """What a machine keeps between commands: its membership of a host, its host's secrets, local run folders, bundles."""
 
-import fcntl
 import os
+import re
 import secrets
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, ValidationError
 
 from potluck.core.atomic import write_secret
 from potluck.core.errors import MeetingError
+from potluck.core.file_lock import try_hold
+from potluck.core.plain_file import read_plain
+from potluck.core.shell_words import quote
+from potluck.meeting.wire import MachineName, Port
 
+_MACHINE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _AGENT, _HOST = "agent.lock", "host.lock"
 
+Fingerprint = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 
-class Membership(BaseModel):
+
+class HostMembership(BaseModel):
     """How this machine reaches its host, and what it shows there."""
 
-    machine: str
-    host: str
+    machine: MachineName
+    host: MachineName
     address: str
-    port: int
-    fingerprint: str
-    credential: str
+    port: Port
+    fingerprint: Fingerprint
+    credential: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
+
+    @property
+    def is_of_own_host(self) -> bool:
+        """Whether this machine is the host itself, or was when it last worked for one."""
+        return self.host == self.machine
 
 
 class Home:
@@ -52,21 +64,30 @@ class Home:
     def machine_id(self) -> str:
         """Tells this machine from another of the same name; made once."""
         path = self.folder / "machine-id"
-        if not path.is_file():
+        if not path.exists():
             write_secret(path, secrets.token_hex(8))
-        return path.read_text().strip()
+        try:
+            text = read_plain(path).decode("ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            text = ""
+        if not _MACHINE_ID.fullmatch(text):
+            raise MeetingError(
+                f"{path} is damaged: it holds no machine's id",
+                fix=f"rm -r {quote(path)}; a new one is made, and this machine has to join again with the host's line",
+            )
+        return text
 
-    def membership(self) -> Membership | None:
+    def membership(self) -> HostMembership | None:
         """The host that this machine has joined, if any."""
         path = self.folder / "joined.json"
         try:
-            return Membership.model_validate_json(path.read_bytes())
+            return HostMembership.model_validate_json(read_plain(path))
         except FileNotFoundError:
             return None
-        except ValidationError:
-            raise MeetingError(f"{path} is damaged", fix=f"rm {path}, then join again") from None
+        except (ValidationError, OSError):
+            raise MeetingError(f"{path} is damaged", fix=f"rm -r {quote(path)}, then join again") from None
 
-    def remember(self, membership: Membership) -> None:
+    def remember(self, membership: HostMembership) -> None:
         write_secret(self.folder / "joined.json", membership.model_dump_json())
 
     def forget(self) -> None:
@@ -78,6 +99,24 @@ class Home:
 
     def has_agent(self) -> bool:
         return _is_held(self.folder / _AGENT)
+
+    def check_hosts_nothing(self) -> None:
+        """A machine has one host: it cannot join another while it is one itself."""
+        if _is_held(self.folder / _HOST):
+            raise MeetingError(
+                "this machine is a host itself, in another terminal",
+                fix="end potluck host there with Ctrl-C first, then join; or let the other machines join this one",
+            )
+
+    def check_joined_nowhere(self) -> None:
+        """A machine has one host: it cannot be one while it works for another."""
+        known = self.membership()
+        if known is not None and not known.is_of_own_host and self.has_agent():
+            raise MeetingError(
+                f"this machine is joined to {known.host} ({known.address}) as {known.machine}, in another terminal",
+                fix=f"leave there with Ctrl-C, or with: potluck leave; then potluck host. Or train on {known.host}'s "
+                "machines as it is: potluck train",
+            )
 
     @contextmanager
     def only_agent(self, wait_s: float = 0.0) -> Iterator[None]:
@@ -106,21 +145,10 @@ def _held(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
     """Hold a lock file while the block lasts; says whether nobody else does."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    deadline = time.monotonic() + wait_s
     try:
-        while not (is_mine := _take(lock)) and time.monotonic() < deadline:
-            time.sleep(0.1)
-        yield is_mine
+        yield try_hold(lock, wait_s=wait_s)
     finally:
         os.close(lock)
-
-
-def _take(lock: int) -> bool:
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
 
 
 def _is_held(path: Path) -> bool:

@@ -5,9 +5,10 @@ from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
-from potluck.meeting.measuring_asks import Answer, Ask
+from potluck.core.states import Order, WorkerPhase
+from potluck.meeting.questions import Answer, Ask
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
@@ -31,13 +32,15 @@ def _read_as(kind: Any) -> AfterValidator:
     return AfterValidator(check)
 
 
-Phase = Literal["prepare", "go", "stop", "end"]
+MDNS_SERVICE = "_potluck._tcp.local."
+GOODBYE = b"goodbye"
+"""What a host writes to the agent of its own machine when it ends in order."""
 PROOF_HEADER = "X-Potluck-Proof"
 ANSWER_S = 75.0  # importing torch may take a minute
 POLL_S = 5.0  # how long the host keeps a question open when there is no news
 
 
-class Message(BaseModel):
+class WireMessage(BaseModel):
     """Everything on the wire: unknown keys are refused, so that two versions never half-understand each other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -48,7 +51,7 @@ def _certificate(pem: str) -> str:
     return pem
 
 
-class Facts(Message):
+class Introduction(WireMessage):
     """A machine as it describes itself when it joins."""
 
     machine: MachineName
@@ -56,8 +59,8 @@ class Facts(Message):
     os: Short
     cores: int = Field(ge=1, le=100_000)
     address: Address
-    let_in: Typed
-    """What to type on it, so that the machines next to it can dial its gate."""
+    firewall_command: Typed = Field(validation_alias=AliasChoices("firewall_command", "let_in"))
+    """What to type on it, so that the machines next to it can dial its gate; `let_in` in earlier rosters."""
     user: Short = ""
     certificate: Annotated[str, Field(max_length=4000), AfterValidator(_certificate)]
     """What its gate shows to the others' gates."""
@@ -65,17 +68,17 @@ class Facts(Message):
     can_train: bool = True
 
 
-class JoinRequest(Message):
+class JoinRequest(WireMessage):
     """Asks to be let in; the proof of the token is in a header, over these bytes."""
 
     challenge: Short
-    facts: Facts
+    facts: Introduction
     clock_ahead_s: float = Field(allow_inf_nan=False)
     """This machine's clock minus the host's, by the middle of a round trip."""
     round_trip_s: float = Field(ge=0, allow_inf_nan=False)
 
 
-class JoinAnswer(Message):
+class JoinAnswer(WireMessage):
     """Let in."""
 
     host: MachineName
@@ -84,7 +87,7 @@ class JoinAnswer(Message):
     """That the host knows the token too."""
 
 
-class VersionAnswer(Message):
+class VersionAnswer(WireMessage):
     """The only thing that anybody may ask."""
 
     potluck: str
@@ -93,19 +96,21 @@ class VersionAnswer(Message):
     challenge: str
 
 
-class WorkerReport(Message):
+class WorkerReport(WireMessage):
     """Where one worker of a run stands, as its machine tells it."""
 
     run: Name
     worker: int = Field(ge=0, le=1_000_000)
-    state: Literal["preparing", "ready", "running", "finished", "stopped", "failed"]
+    state: WorkerPhase
     message: Annotated[str, Field(max_length=20_000)] = ""
     restarts: int = Field(default=0, ge=0)
+    start_number: int = Field(default=1, ge=1)
+    """Which of the run's starts this is about."""
     is_home: bool = False
     """Whether everything that it wrote has reached the host."""
 
 
-class Reach(Message):
+class Reach(WireMessage):
     """Where a machine's gate may be dialled, best first."""
 
     addresses: list[Address] = Field(max_length=32)
@@ -123,7 +128,7 @@ class Reach(Message):
         return [*self.addresses, *([self.seen_at] if self.seen_at and self.is_translated else [])]
 
 
-class LinkReport(Message):
+class LinkReport(WireMessage):
     """How a machine reaches another."""
 
     machine: MachineName
@@ -134,7 +139,7 @@ class LinkReport(Message):
     trouble: Short = ""
 
 
-class Report(Message):
+class Report(WireMessage):
     """What a machine tells when something has changed, and first of all after a pause."""
 
     devices: list[Short] | None = Field(default=None, max_length=64)
@@ -145,13 +150,13 @@ class Report(Message):
     is_leaving: bool = False
 
 
-class PollRequest(Message):
+class PollRequest(WireMessage):
     """Asks for work, and waits if nothing has changed since the orders with this digest."""
 
     known: Short = ""
 
 
-class Task(Message):
+class RunTask(WireMessage):
     """What every worker of a run does: a built-in model with settings, or a script from a bundle."""
 
     settings: dict[str, Any] | None = None
@@ -160,14 +165,14 @@ class Task(Message):
     arguments: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=1000)
 
 
-class Assignment(Message):
+class Assignment(WireMessage):
     """One run's part for one machine."""
 
     run: Name
     run_id: str
     """Tells this run from another of the same name that this machine may remember."""
-    phase: Phase
-    task: Task
+    phase: Order
+    task: RunTask
     started_by: Short
     workers: list[int]
     devices: list[str]
@@ -176,6 +181,8 @@ class Assignment(Message):
     secret: str
     runs_dir: str | None
     """Where the host's own machine writes: straight into the run's folder."""
+    start_number: int = 1
+    """Workers of an earlier start end before those of this one begin."""
     is_resumed: bool = False
     is_direct: bool = False
     """Gradients go from machine to machine in the open, not through the gates."""
@@ -183,7 +190,7 @@ class Assignment(Message):
     """Nobody else in this run has the host's newest checkpoint: this machine gets it."""
 
 
-class Visit(Message):
+class Visit(WireMessage):
     """A visit of the doctor's that is going on, and what a machine has to answer now; number 0 is no question."""
 
     visit: Name
@@ -191,7 +198,7 @@ class Visit(Message):
     ask: str = ""
 
 
-class VisitBegun(Message):
+class VisitBegun(WireMessage):
     """A new visit: the machines that can be asked, those that should be here, and the runs that are on."""
 
     visit: Name
@@ -206,7 +213,7 @@ class VisitBegun(Message):
     runs: list[Name]
 
 
-class VisitQuestion(Message):
+class VisitQuestion(WireMessage):
     """A question to one machine, in the words of the doctor or of whoever measures (JSON)."""
 
     machine: MachineName
@@ -214,7 +221,7 @@ class VisitQuestion(Message):
     ask: Annotated[str, Field(max_length=100_000), _read_as(Ask)]
 
 
-class VisitAnswer(Message):
+class VisitAnswer(WireMessage):
     """The answer, or in one sentence why there is none."""
 
     number: int = Field(ge=0)
@@ -222,7 +229,7 @@ class VisitAnswer(Message):
     error: Short = ""
 
 
-class GateMember(Message):
+class GateMember(WireMessage):
     """A machine that the gates of all others let in."""
 
     machine: MachineName
@@ -232,7 +239,7 @@ class GateMember(Message):
     port: int
 
 
-class GateOrders(Message):
+class GateOrders(WireMessage):
     """Who is a member now, and which machines have a part in what."""
 
     block: str
@@ -241,28 +248,37 @@ class GateOrders(Message):
     runs: dict[str, list[MachineName]]
 
 
-class Orders(Message):
+class Orders(WireMessage):
     """All that a machine should be doing now."""
 
     gate: GateOrders
     assignments: list[Assignment]
     visits: list[Visit] = []
     leave: bool = False
+    is_sent_away: bool = False
+    """By another machine: what this one knows of the host is worth nothing any more."""
+    trouble: list[str] = []
+    """Lines for the person at this machine: whom it cannot reach, who waits for whom, and what to type."""
     digest: str
 
+    def unchanged(self) -> "Orders":
+        """The answer to a machine that knows these orders: the digest says so, and nothing else is in it."""
+        gate = self.gate.model_copy(update={"members": [], "runs": {}})
+        return Orders(gate=gate, assignments=[], digest=self.digest)
 
-class RunRequest(Message):
+
+class RunRequest(WireMessage):
     """Asks for a run on everyone joined, or on some."""
 
     name: Name | None = None
     resume: bool = False
-    task: Task
+    task: RunTask
     machines: list[MachineName] | None = Field(default=None, max_length=1000)
     without: list[MachineName] = Field(default=[], max_length=1000)
     is_direct: bool = False
 
 
-class NewsRequest(Message):
+class NewsRequest(WireMessage):
     """Asks for what was written since: how far each file has been read."""
 
     offsets: dict[Annotated[str, Field(max_length=200)], Annotated[int, Field(ge=0)]] = Field(
@@ -270,7 +286,7 @@ class NewsRequest(Message):
     )
 
 
-class Problem(Message):
+class Problem(WireMessage):
     """A refusal: what happened, and the fix."""
 
     error: str

@@ -20,6 +20,13 @@ class Worker:
     name: str
     machine: str
     compute: ComputeProfile
+    stretch: float | None = 1.0
+    """What its work takes without pauses, against `compute`, which was measured with the pauses of a ring; None if a
+    quota of its cores is known and nothing else."""
+
+    @property
+    def alone_factor(self) -> float:
+        return self.stretch or 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,8 +92,9 @@ class Cluster:
         return np.bincount(self.machine_of), latency_s, bandwidth
 
     def solo_speed(self, machine: str, most: int) -> float:
-        """Samples/s of a machine's workers, each alone."""
-        return sum(worker.compute.solo_speed(most) for worker in self.workers if worker.machine == machine)
+        """Samples/s of a machine's workers, each alone and without pauses."""
+        own = [worker for worker in self.workers if worker.machine == machine]
+        return sum(worker.compute.solo_speed(most) / worker.alone_factor for worker in own)
 
 
 def check_names(cluster: Cluster, names: Collection[str]) -> None:

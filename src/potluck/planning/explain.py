@@ -1,10 +1,11 @@
 """A plan in words and numbers: who takes what and why, who is benched and what it would cost, where the time goes."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from potluck.core.words import counted
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
-from potluck.planning.plan import BENCH_SAVES_S, Plan
+from potluck.planning.plan import LEAST_GAIN, Plan, make_plan
 from potluck.planning.what_if import if_kept
 
 
@@ -20,7 +21,7 @@ def explain(cluster: Cluster, plan: Plan) -> list[str]:
     lines += [explain_benched(cluster, plan, machine) for machine in plan.benched]
     lines.append(
         f"of each step {_share(step.slowest_work_s, step.step_s)} is work, "
-        f"{_share(step.exposed_exchange_s, step.step_s)} exchange that the work does not hide, "
+        f"{_share(step.exposed_exchange_s, step.step_s)} waiting for gradients from other machines, "
         f"{_share(step.overhead_s, step.step_s)} the rest"
     )
     return [*lines, *_unknown_links(cluster)]
@@ -45,21 +46,40 @@ def explain_benched(cluster: Cluster, plan: Plan, machine: str) -> str:
     because = f"its own work for one sample takes {seconds_text(min(_first_sample(cluster, machine)))}"
     if with_it.exposed_exchange_s - step.exposed_exchange_s > with_it.slowest_work_s - step.slowest_work_s:
         by = f" over its link of {link_text(link)}" if link and link.is_measured else ""
-        because = f"the exchange{by} would take {seconds_text(with_it.exposed_exchange_s)} more than work hides"
+        because = f"every step would wait {seconds_text(with_it.exposed_exchange_s)} for gradients{by}"
     return (
         f"{machine} is benched: with it a step would take {seconds_text(with_it.step_s)} instead of "
         f"{seconds_text(step.step_s)}, because {because}; keep it with --keep {machine}"
     )
 
 
-def explain_kept(plan: Plan, shortest: Plan) -> Iterator[str]:
+def explain_kept(plan: Plan, shortest: Plan, num_steps: int | None = None) -> Iterator[str]:
     """Machines that stay although a step would be a little shorter without them."""
     kept = [name for name in shortest.benched if name not in plan.benched]
     if kept:
-        yield (
-            f"without {', '.join(kept)} a step would take {seconds_text(shortest.prediction.step_s)}: "
-            f"a run benches machines only where that saves {seconds_text(BENCH_SAVES_S)} a step"
-        )
+        now_s, then_s = plan.prediction.step_s, shortest.prediction.step_s
+        why = f"less than {100 * LEAST_GAIN:.0f} % shorter, so they stay"
+        if num_steps is not None and now_s - then_s > LEAST_GAIN * now_s:
+            why = f"{num_steps} steps are too few for that to pay"
+        yield f"without {', '.join(kept)} a step would take {seconds_text(then_s)}: {why}"
+
+
+def explain_alone(cluster: Cluster, plan: Plan) -> Iterator[str]:
+    """What to type where one machine alone is the best plan."""
+    left = [name for name in cluster.machines if name not in plan.benched]
+    if plan.benched and len(left) == 1:
+        whole = make_plan(cluster, plan.prediction.samples, plan.policy, cluster.machines).prediction
+        yield alone_text(left[0], plan.benched, plan.prediction.samples_per_s, whole.samples_per_s)
+
+
+def alone_text(machine: str, benched: Sequence[str], samples_per_s: float, together_samples_per_s: float) -> str:
+    """The speed of one machine alone, the speed of all, and the option for the faster of the two."""
+    is_faster_alone = samples_per_s > together_samples_per_s
+    option = f"--machines {machine}" if is_faster_alone else " ".join(f"--keep {name}" for name in benched)
+    return (
+        f"{machine} alone does {samples_per_s:,.0f} samples/s; with {' and '.join(benched)} it would be "
+        f"{together_samples_per_s:,.0f}: use {option}"
+    )
 
 
 def _shares(cluster: Cluster, plan: Plan) -> Iterator[str]:
@@ -68,14 +88,12 @@ def _shares(cluster: Cluster, plan: Plan) -> Iterator[str]:
             continue
         cost, wait_s = worker.compute, plan.prediction.straggler_wait_s(index)
         pieces = "" if cost.memory_cap is None or share <= cost.memory_cap else f" in pieces of {cost.memory_cap}"
-        shape = f"{seconds_text(cost.fixed_s)} fixed, {seconds_text(cost.per_sample_s)} a sample"
+        shape = f"{seconds_text(cost.fixed_s)} a step and {seconds_text(cost.per_sample_s)} a sample"
         if cost.curve:
             shape = "as measured at several sizes"
         wait = f", then waits {seconds_text(wait_s)}" if wait_s > 0 else ""
-        yield (
-            f"{worker.name} takes {share} samples{pieces}: {seconds_text(plan.prediction.work_s[index])} of work "
-            f"({shape}){wait}"
-        )
+        work = f"{seconds_text(plan.prediction.work_s[index])} of work ({shape})"
+        yield f"{worker.name} takes {counted(share, 'sample')}{pieces}: {work}{wait}"
 
 
 def _first_sample(cluster: Cluster, machine: str) -> list[float]:

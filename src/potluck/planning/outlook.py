@@ -4,9 +4,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from potluck.planning.bench_rule import BenchTerms, steps_left_of, with_bench_threshold
 from potluck.planning.cluster import Cluster
-from potluck.planning.explain import explain, explain_kept
-from potluck.planning.plan import Plan, carried_out, make_plan
+from potluck.planning.explain import explain, explain_alone, explain_kept
+from potluck.planning.plan import Plan, make_plan
 from potluck.planning.what_if import Added, add_one_by_one, with_links_of
 
 
@@ -58,16 +59,26 @@ class Outlook:
 
 
 def look_ahead(
-    cluster: Cluster, batch: int, policy: str, keep: Collection[str], *, cable_bytes_per_s: float
+    cluster: Cluster,
+    batch: int,
+    policy: str,
+    keep: Collection[str],
+    *,
+    cable_bytes_per_s: float,
+    num_steps: int | None = None,
 ) -> Outlook:
     """The plan for these numbers, and the answers to what people ask next; of a cable only where links are measured."""
     shortest = make_plan(cluster, batch, policy, keep)
-    plan = carried_out(cluster, shortest)
+    plan = with_bench_threshold(cluster, shortest, BenchTerms(steps_left=steps_left_of(num_steps, 0)))
     are_measured = any(link.is_measured for link in cluster.links.values())
     return Outlook(
         cluster=cluster,
         plan=plan,
-        added=add_one_by_one(cluster, batch, policy, keep),
-        with_cable=with_links_of(cluster, batch, cable_bytes_per_s, policy, keep) if are_measured else None,
-        lines=[*explain(cluster, plan), *explain_kept(plan, shortest)],
+        added=add_one_by_one(cluster, batch, policy, keep, num_steps),
+        with_cable=(
+            with_links_of(cluster, batch, cable_bytes_per_s, policy, keep, num_steps=num_steps)
+            if are_measured
+            else None
+        ),
+        lines=[*explain(cluster, plan), *explain_kept(plan, shortest, num_steps), *explain_alone(cluster, plan)],
     )

@@ -10,7 +10,6 @@ from potluck.planning.cluster import Cluster
 from potluck.planning.policies import find_policy
 
 LEAST_GAIN = 0.05
-BENCH_SAVES_S = 0.1  # a step; where steps are shorter anyway, nobody minds, and every machine may play
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,23 +66,10 @@ def make_plan(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Colle
     """The plan of a policy for these numbers."""
     if batch < 1:
         raise PlanError(f"a global batch of {batch} cannot be split", fix="choose --global-batch of at least 1")
-    return describe(cluster, find_policy(policy)(cluster, batch, keep), policy)
+    return plan_for_shares(cluster, find_policy(policy)(cluster, batch, keep), policy)
 
 
-def carried_out(cluster: Cluster, shortest: Plan) -> Plan:
-    """The plan that a run comes to: it benches machines only where that saves enough to leave the ring for."""
-    if not shortest.benched:
-        return shortest
-    whole = make_plan(cluster, shortest.prediction.samples, shortest.policy, cluster.machines)
-    return shortest if whole.prediction.step_s - shortest.prediction.step_s >= BENCH_SAVES_S else whole
-
-
-def plan_a_run(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> Plan:
-    """The shortest plan, as a run would carry it out."""
-    return carried_out(cluster, make_plan(cluster, batch, policy, keep))
-
-
-def describe(cluster: Cluster, shares: Sequence[int], policy: str) -> Plan:
+def plan_for_shares(cluster: Cluster, shares: Sequence[int], policy: str) -> Plan:
     """The plan that has these shares, predicted with these numbers."""
     active = cluster.is_active(np.array(shares))
     return Plan(

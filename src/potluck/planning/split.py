@@ -1,16 +1,23 @@
-"""A global batch cut into consecutive parts, one a worker."""
+"""A global batch as consecutive slices, one a worker."""
 
 from collections.abc import Sequence
 from itertools import accumulate
 
 
 def split_by_shares(batch: int, shares: Sequence[int]) -> list[range]:
-    """Consecutive parts in proportion to the shares: worker i ends at floor(batch * sum(shares[:i+1]) / sum(shares)).
+    """Consecutive slices in proportion to the shares: worker i ends at floor(batch * sum(shares[:i+1]) / sum(shares)).
 
-    Integers only, so every worker computes the same parts; shares that add up to the batch are the parts' sizes.
+    Integers only, so every worker computes the same slices; shares that add up to the batch are the slices' sizes.
     """
     if not any(shares):
-        shares = [1] * len(shares)  # somebody has to
+        shares = [1] * len(shares)  # nobody has a share, and the batch must be taken
     total = sum(shares)
     ends = [batch * reached // total for reached in accumulate(shares)]
     return [range(start, end) for start, end in zip([0, *ends], ends, strict=False)]
+
+
+def slice_of(worker: int, batch: int, shares: Sequence[int], takers: Sequence[int]) -> range:
+    """The slice of one worker, where only the takers, in their order, take samples of this batch."""
+    if worker not in takers:
+        return range(0)
+    return split_by_shares(batch, [shares[taker] for taker in takers])[takers.index(worker)]

@@ -3,9 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+from potluck.planning.bench_rule import plan_run
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
-from potluck.planning.plan import Plan, make_plan, plan_a_run
+from potluck.planning.plan import Plan, make_plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,19 +18,28 @@ class Added:
     plan: Plan
 
 
-def add_one_by_one(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> list[Added]:
+def add_one_by_one(
+    cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = (), num_steps: int | None = None
+) -> list[Added]:
     """Plans for the fastest machine, the fastest two, and so on."""
     speed = {machine: cluster.solo_speed(machine, batch) for machine in cluster.machines}
     order = sorted(cluster.machines, key=lambda machine: -speed[machine])
     rows = []
     for count, machine in enumerate(order, start=1):
         here = set(order[:count])
-        rows.append(Added(machine, speed[machine], plan_a_run(cluster.of(here), batch, policy, here & set(keep))))
+        plan = plan_run(cluster.of(here), batch, policy, here & set(keep), num_steps)
+        rows.append(Added(machine, speed[machine], plan))
     return rows
 
 
 def with_links_of(
-    cluster: Cluster, batch: int, bandwidth_bytes_per_s: float, policy: str = "dynamic", keep: Collection[str] = ()
+    cluster: Cluster,
+    batch: int,
+    bandwidth_bytes_per_s: float,
+    policy: str = "dynamic",
+    keep: Collection[str] = (),
+    *,
+    num_steps: int | None = None,
 ) -> Plan:
     """The plan if no link were slower than this."""
     links = {
@@ -40,7 +50,7 @@ def with_links_of(
         )
         for name, link in cluster.links.items()
     }
-    return plan_a_run(replace(cluster, links=links), batch, policy, keep)
+    return plan_run(replace(cluster, links=links), batch, policy, keep, num_steps)
 
 
 def if_kept(cluster: Cluster, plan: Plan, machine: str) -> Plan:

@@ -7,33 +7,21 @@ comes from: under that worker's machine, and what it did meanwhile.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 
-from potluck.core.run_folder import RunFolder
-from potluck.events.log import read_records
-from potluck.events.types import (
-    MachineBenched,
-    MachineUnbenched,
-    MachineUsed,
-    PlanChanged,
-    Record,
-    RunStarted,
-    StepCommitted,
-)
-from potluck.report.ledger import WAITED_FOR, Ledger, Sums, step_columns
-from potluck.report.links import SendingRates
+from potluck.report.ledger import WAITED_FOR, Ledger, Sums
 
 CAUSES = {
-    "data_wait": "waiting for data",
-    "compute": "slow computing",
-    "exposed_exchange": "exchange that work does not hide",
-    "commit": "the vote",
-    "rest": "script, events, checkpoints",
-    "retry": "steps that a lost worker spoiled",
+    "data_wait": "waiting for training data",
+    "compute": "computing slower than alone",
+    "exposed_exchange": "waiting for gradients from other machines",
+    "commit": "commit vote",
+    "rest": "the script, events and checkpoints",
+    "retry": "repeated steps",
 }
 _LEAST_S = 1e-9  # less is the rounding of sums
 
@@ -67,7 +55,8 @@ class Account:
     """By the plans in force, weighed by their steps."""
     predicted_error: float | None
     solo_samples_per_s: dict[str, float]
-    """By machine, of those that took samples; empty if no plan told."""
+    """By machine, of those that took samples, weighed by the part of the time that each was here; empty if no plan
+    told. Their sum is what the run is held against."""
     losses: tuple[Loss, ...]
     """The largest first; empty if the solo speeds are not known."""
     num_plan_changes: int
@@ -75,6 +64,10 @@ class Account:
     """Machines and why, as last told."""
     slowest_link: str
     """The machine whose link slows the exchange of all; empty where none stands out."""
+    speed_alone: dict[str, float] = field(default_factory=dict)
+    """Samples/s of each machine when it trains alone, not weighed."""
+    samples: dict[str, int] = field(default_factory=dict)
+    """By machine, of those steps."""
     step_parts_s: dict[str, dict[str, float]] = field(default_factory=dict)
     """The mean step of each machine's workers, by cause and compute: the parts add up to the step."""
 
@@ -108,41 +101,6 @@ class Account:
         }
 
 
-def make_account(records: Mapping[str, Iterable[Record]], first_step: int = 1) -> Account | None:
-    """The account of the steps from `first_step` on, from every worker's records by its name; None if none is timed.
-
-    Only steps with a timing of each worker that took part in them count: the wait for others needs all of them.
-    """
-    ledger = Ledger(first_step=first_step, most_pending=None)
-    machine_of: dict[str, str] = {}
-    benched: dict[str, str] = {}
-    links = SendingRates()
-    for worker, lines in records.items():
-        machine_of[worker] = worker
-        steps: list[StepCommitted] = []
-        for record in lines:
-            match record.event:
-                case RunStarted(machine=machine):
-                    machine_of[worker] = machine
-                case StepCommitted() as event:
-                    steps.append(event)
-                case PlanChanged(step=step) as event:
-                    ledger.plans[step] = event
-                case MachineBenched(machine=machine, reason=reason):
-                    benched[machine] = reason
-                case MachineUnbenched(machine=machine):
-                    benched.pop(machine, None)
-                case MachineUsed() as event:
-                    links.add(machine_of[worker], event)
-        ledger.add(worker, np.array([step.step for step in steps], dtype=np.int64), step_columns(steps))
-    return account_of(ledger, machine_of=machine_of, benched=benched, slowest_link=links.slowest_link())
-
-
-def read_account(folder: RunFolder, first_step: int = 1) -> Account | None:
-    """The account of a run from its folder."""
-    return make_account({file.stem: read_records(file) for file in folder.event_files()}, first_step)
-
-
 def account_of(
     ledger: Ledger, *, machine_of: Mapping[str, str], benched: dict[str, str], slowest_link: str = ""
 ) -> Account | None:
@@ -152,11 +110,15 @@ def account_of(
         return None
     solo_of = {worker: sums.solo_speed(worker) for worker in sums.spent_s}
     num_steps: dict[str, int] = defaultdict(int)
+    samples: dict[str, int] = defaultdict(int)
+    alone: dict[str, float] = defaultdict(float)
     solo: dict[str, float] = defaultdict(float)
     for worker, causes in sums.spent_s.items():
         # In the mean over the run: a worker that was away for half of it counts half.
         solo[machine_of[worker]] += solo_of[worker] * sum(causes.values()) / sums.accounted_s
         num_steps[machine_of[worker]] += sums.num_worker_steps[worker]
+        samples[machine_of[worker]] += round(sums.done[worker])
+        alone[machine_of[worker]] += solo_of[worker]
     step_parts_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
     for worker, causes in sums.spent_s.items():
         for cause, seconds in causes.items():
@@ -175,6 +137,8 @@ def account_of(
         num_plan_changes=ledger.num_plan_changes,
         benched=benched,
         slowest_link=slowest_link,
+        speed_alone=dict(alone) if is_known else {},
+        samples=dict(samples),
         step_parts_s={machine: dict(parts) for machine, parts in step_parts_s.items()},
     )
 

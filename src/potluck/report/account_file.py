@@ -1,13 +1,33 @@
-"""A run's account in its folder, for people and scripts that come later."""
+"""Accounts from event files, and a run's account in its folder for people and scripts that come later."""
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from potluck.core.atomic import write_text
 from potluck.core.run_folder import RunFolder
-from potluck.report.account import Account, Loss, read_account
+from potluck.events.log import read_records
+from potluck.events.types import Record
+from potluck.report.account import Account, Loss
+from potluck.report.merge import Merge
 
 NAME = "account.json"
+
+
+def make_account(records: Mapping[str, Iterable[Record]], first_step: int = 1) -> Account | None:
+    """The account of the steps from `first_step` on, from every worker's records by its name; None if none is timed.
+
+    Only steps with a timing of each worker that took part in them count: the wait for others needs all of them.
+    """
+    merge = Merge(first_step=first_step, most_pending=None)
+    for worker, lines in records.items():
+        merge.take(worker, list(lines))
+    return merge.account()
+
+
+def read_account(folder: RunFolder, first_step: int = 1) -> Account | None:
+    """The account of a run from its folder."""
+    return make_account({file.stem: read_records(file) for file in folder.event_files()}, first_step)
 
 
 def write_account(folder: RunFolder) -> Account | None:

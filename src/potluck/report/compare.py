@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
+from potluck.core.words import listed
 from potluck.report.rows import Rows, loss_rows, throughput_rows
 from potluck.report.view import RunView
 from potluck.report.words import duration, number, percent
@@ -79,19 +80,15 @@ def verdict(comparison: Comparison) -> str:
     equal = [run for run in others if fastest.samples_per_s <= _EQUAL * run.samples_per_s]
     slower = [f"{fastest.samples_per_s / run.samples_per_s:.2f} times {run.run}" for run in others if run not in equal]
     names = [fastest.run, *(run.run for run in equal)]
-    head = f"{_listed(names)} {'are equally fast' if equal else 'is fastest'}: {fastest.samples_per_s:,.1f} samples/s"
-    return f"{head}, {_listed(slower)}" if slower else head
-
-
-def _listed(words: Sequence[str]) -> str:
-    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
+    head = f"{listed(names)} {'are equally fast' if equal else 'is fastest'}: {fastest.samples_per_s:,.1f} samples/s"
+    return f"{head}, {listed(slower)}" if slower else head
 
 
 def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     """Headings and a line a run, in words."""
     to_loss = "" if comparison.target_loss is None else f"to loss {comparison.target_loss:.4g}"
     to_accuracy = "" if comparison.target_accuracy is None else f"to {percent(comparison.target_accuracy)}"
-    headings = ["run", "state", "machines", "samples/s", "of its own estimate", "loss"]
+    headings = ["run", "state", "machines", "samples/s", "of its own estimate", "last loss"]
     headings += ["accuracy", to_accuracy] if to_accuracy else []
     headings += [to_loss] if to_loss else []
     headings += ["faults", "plan changes"]
@@ -138,14 +135,14 @@ def _figures(view: RunView, losses: Rows, target_loss: float | None, target_accu
         machines=len(view.machines),
         steps=state.step,
         seconds=max(0.0, view.updated_at - view.began_at),
-        samples_per_s=view.samples_per_s,
+        samples_per_s=view.merge.samples_per_s,
         efficiency=None if account is None else account.efficiency,
-        loss=losses[-1]["loss"] if losses else None,
+        loss=state.loss,
         accuracy=accuracies[-1][1] if accuracies else None,
         time_to_loss_s=min(reached, default=None),
         time_to_accuracy_s=min(good, default=None),
-        fault_s=view.regroup_s,
-        plan_changes=max(0, len(view.plans) - 1),
+        fault_s=view.merge.regroup_s,
+        plan_changes=max(0, len(view.merge.plans) - 1),
     )
 
 
@@ -153,20 +150,24 @@ def _accuracies(view: RunView) -> list[tuple[float, float]]:
     """Times and values of the evaluations that have an accuracy."""
     return [
         (at - view.began_at, value)
-        for _, (at, event) in sorted(view.scores.items())
+        for _, (at, event) in sorted(view.merge.scores.items())
         if (value := event.values.get("accuracy")) is not None
     ]
 
 
 def _settings(view: RunView) -> dict[str, Any]:
     """What run.yaml records, and the policy, which the plans tell."""
-    return {**view.settings, **({"policy": view.plans[-1][1].policy} if view.plans else {})}
+    return {**view.settings, **({"policy": view.merge.plans[-1][1].policy} if view.merge.plans else {})}
 
 
 def _differing(settings: "Sequence[dict[str, Any]]") -> dict[str, tuple[str, ...]]:
+    """Settings that differ between the runs that have them: a script's run.yaml has few of them."""
     keys = dict.fromkeys(key for values in settings for key in values)
-    rows = {key: tuple(str(values.get(key, "")) for values in settings) for key in keys}
-    return {key: values for key, values in rows.items() if len(set(values)) > 1}
+    return {
+        key: tuple(str(values.get(key, "")) for values in settings)
+        for key in keys
+        if len({str(values[key]) for values in settings if key in values}) > 1
+    }
 
 
 def _or_blank(value: float | None, words: "Any", blank: str = "") -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from potluck.core.words import counted
 from potluck.events.types import (
     AnyEvent,
     MachineBenched,
@@ -14,6 +15,8 @@ from potluck.events.types import (
     RunResumed,
     RunStarted,
 )
+from potluck.report.presence import Pause
+from potluck.report.words import duration
 from potluck.report.worker import Absence
 
 _MOST_KEPT: Final = 500
@@ -30,42 +33,52 @@ class Happening:
 
 
 class History:
-    """Lines from the events of all workers: what every worker says is told once."""
+    """Lines from the events of all workers."""
 
     def __init__(self) -> None:
         self._lines: deque[Happening] = deque(maxlen=_MOST_KEPT)
-        self._told: set[tuple[str, str]] = set()
 
     def take(self, at: float, event: AnyEvent, *, machine: str, has_started: bool) -> None:
-        """An event of a worker on that machine, which may have started before; most kinds are no line."""
+        """An event that is new, of a worker on that machine, which may have started before; most kinds are no line."""
         match event:
             case RunStarted(machine=machine, device=device):
                 kind = "restarted" if has_started else "joined"
-                self._lines.append(Happening(time=at, machine=machine, kind=kind, text=f"{kind}, a worker on {device}"))
+                self._tell(at, machine, kind, f"{kind}, a worker on {device}")
             case RunResumed(step=step, checkpoint=checkpoint):
-                self._tell(at, machine, "resumed", f"goes on after step {step} from {checkpoint}")
+                self._tell(at, machine, "resumed", f"loaded its checkpoint of step {step}, {checkpoint}")
             case PlanChanged(step=step, shares=shares, reason=reason) if reason:
                 split = ", ".join(f"{name} {share}" for name, share in shares.items())
                 self._tell(at, "", "plan", f"from step {step}: {split} ({reason})")
             case MachineBenched(machine=who, reason=reason, step=step):
-                self._tell(at, who, "benched", f"{who} is benched from step {step}: {reason}")
+                why = reason.removeprefix(f"{who} is benched: ")
+                self._tell(at, who, "benched", f"benched from step {step}: {why}")
             case MachineUnbenched(machine=who, reason=reason, step=step):
-                self._tell(at, who, "unbenched", f"{who} takes part again from step {step}: {reason}")
+                self._tell(at, who, "unbenched", f"takes part again from step {step}: {reason}")
             case Notice(text=text):
                 self._tell(at, machine, "notice", text)
 
-    def with_absences(self, absences: Iterable[tuple[str, Absence]]) -> list[Happening]:
-        """All lines and the goings and returns of machines, in the order of time."""
+    def with_absences(self, absences: Iterable[tuple[str, Absence]], pauses: Iterable[Pause] = ()) -> list[Happening]:
+        """All lines, the goings and returns of machines, and the run's pauses, in the order of time."""
         lines = list(self._lines)
         for machine, gap in absences:
             lines.append(Happening(time=gap.since, machine=machine, kind="left", text=f"gone at step {gap.first_step}"))
             if gap.until is not None:
-                missed = gap.last_step - gap.first_step + 1
-                text = f"back at step {gap.last_step + 1}; {missed} steps were done without it"
+                done = counted(gap.num_steps, "step was", "steps were")
+                text = f"back at step {gap.last_step + 1}; {done} done without it"
                 lines.append(Happening(time=gap.until, machine=machine, kind="back", text=text))
+        for pause in pauses:
+            text = _pause_text(pause)
+            lines.append(Happening(time=pause.begin, machine="", kind="paused", text=text))
         return sorted(lines, key=lambda line: line.time)
 
     def _tell(self, at: float, machine: str, kind: str, text: str) -> None:
-        if (kind, text) not in self._told:
-            self._told.add((kind, text))
-            self._lines.append(Happening(time=at, machine=machine, kind=kind, text=text))
+        self._lines.append(Happening(time=at, machine=machine, kind=kind, text=text))
+
+
+def _pause_text(pause: Pause) -> str:
+    text = f"no machine trained the run for {duration(pause.end - pause.begin)}"
+    if pause.resumed_after is not None:
+        text += f"; it went on after step {pause.resumed_after:,}"
+    if pause.num_undone:
+        text += f", and {counted(pause.num_undone, 'step was', 'steps were')} done again"
+    return text

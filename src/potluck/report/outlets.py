@@ -7,11 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import yaml
-
 from potluck.core.atomic import write_text
 from potluck.core.errors import ReportError, did_you_mean
 from potluck.core.run_folder import RunFolder
+from potluck.core.yaml_file import read_yaml
 from potluck.events.state import RunState
 from potluck.events.types import Record
 from potluck.report.scalars import scalars
@@ -140,7 +139,7 @@ class _MLflow:
     def _known_settings(self) -> Mapping[str, Any]:
         file = self._folder.settings_file
         if self._settings is None and file.is_file():
-            return dict(yaml.safe_load(file.read_text()) or {})
+            return dict(read_yaml(file) or {})
         return self._settings or {}
 
     def _send(self) -> None:

@@ -3,21 +3,21 @@
 from collections.abc import Mapping
 from typing import Final
 
+from potluck.events.recent_speed import RecentSpeed
 from potluck.report.ledger import PARTS, Floats
 from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
 
-_STEPS, _SECONDS = COLUMNS.index("steps"), COLUMNS.index("seconds")
+_STEPS, _SAMPLES, _SECONDS = (COLUMNS.index(name) for name in ("steps", "samples", "seconds"))
 _FIRST_PART: Final = COLUMNS.index(PARTS[0])
 
 
 def recent_samples_per_s(view: RunView, seconds: float) -> float:
     """Throughput of the last seconds before the newest step."""
-    farthest = max(view.workers.values(), key=lambda worker: worker.state.step, default=None)
-    if farthest is None:
-        return 0.0
-    total = farthest.sum_of_recent(seconds)
-    return float(farthest.state.global_batch * total[_STEPS] / total[_SECONDS]) if total[_SECONDS] else 0.0
+    speed = RecentSpeed(seconds)
+    for _, row in () if view.farthest is None else view.farthest.recent:
+        speed.add(row[_SAMPLES], row[_SECONDS])
+    return float(speed.samples_per_s)
 
 
 def parts(view: RunView) -> dict[str, dict[str, float]]:
@@ -28,13 +28,13 @@ def parts(view: RunView) -> dict[str, dict[str, float]]:
 
 def recent_parts(view: RunView, seconds: float) -> dict[str, dict[str, float]]:
     """The same over the last seconds."""
-    return _mean_parts(view, {name: worker.sum_of_recent(seconds) for name, worker in view.workers.items()})
+    return _mean_parts(view, {name: worker.sum_of_recent(seconds) for name, worker in view.merge.workers.items()})
 
 
 def _mean_parts(view: RunView, totals: Mapping[str, Floats]) -> dict[str, dict[str, float]]:
     by_machine: dict[str, Floats] = {}
     for name, total in totals.items():
-        machine = view.workers[name].machine
+        machine = view.merge.workers[name].machine
         by_machine[machine] = by_machine.get(machine, 0.0) + total
     return {
         machine: {part: float(total[_FIRST_PART + index] / total[_STEPS]) for index, part in enumerate(PARTS)}

@@ -6,8 +6,10 @@ from typing import Any
 
 from potluck.core.errors import ReportError
 from potluck.core.version import __version__
+from potluck.core.words import counted
 from potluck.report import rows
 from potluck.report.account import CAUSES
+from potluck.report.account_words import basis, explanations
 from potluck.report.story import tell
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
@@ -29,6 +31,9 @@ def render(view: RunView) -> str:
         "page.html.j2",
         story=story,
         causes=CAUSES,
+        counted=counted,
+        basis="" if story.account is None else basis(story.account, story.num_steps),
+        explanations=[] if story.account is None else explanations(story.account),
         svg={name: draw(data).to_svg() if data else "" for name, (draw, data) in charts.items()},
         began=datetime.fromtimestamp(story.began_at, tz=timezone.utc).strftime("%Y-%m-%d %H:%M UTC"),
         settings=view.settings,

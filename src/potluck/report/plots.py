@@ -12,16 +12,19 @@ from typing import Any, TypeAlias
 
 import altair as alt
 
-from potluck.report.rows import Rows, part_names
+from potluck.report.account_words import part_names
+from potluck.report.rows import Rows
 
 # Okabe and Ito's palette without its yellow, which is lost on white, and its black, which is lost on the dark.
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#999999")
-STATES = {"here": "#0072B2", "benched": "#E69F00", "away": "#D55E00"}
+STATES = {"here": "#0072B2", "benched": "#E69F00", "away": "#D55E00", "paused": "#BBBBBB"}
 _PARTS = dict(zip(part_names().values(), PALETTE, strict=True))
 _HEIGHT = 220
 _ROOM = 1.15  # for the figure at the end of the longest bar
 _KEPT = 128
-_SECONDS = alt.X("t:Q", title="seconds since the run began")
+_UNITS = {"seconds": (1.0, 300.0), "minutes": (60.0, 3 * 3600.0), "hours": (3600.0, 3 * 86400.0)}
+"""How many seconds a unit has, and up to how many it is the one that people read most easily."""
+_DAY_S = 86400.0
 _PAPER = {
     "background": "transparent",
     "view": {"stroke": None},
@@ -54,12 +57,12 @@ Draw: TypeAlias = Callable[[Rows], Plot]
 
 def throughput(rows: Rows) -> Plot:
     """Achieved samples/s against the sum of solo speeds."""
-    return Plot(rows, deepcopy(_throughput()))
+    return Plot(rows, deepcopy(_throughput(_unit(rows))))
 
 
 def shares(rows: Rows, machines: Sequence[str]) -> Plot:
     """Each machine's part of the samples."""
-    return Plot(rows, deepcopy(_shares(tuple(machines))))
+    return Plot(rows, deepcopy(_shares(tuple(machines), _unit(rows))))
 
 
 def step_parts(rows: Rows) -> Plot:
@@ -69,27 +72,27 @@ def step_parts(rows: Rows) -> Plot:
 
 def loss(rows: Rows) -> Plot:
     """Training loss."""
-    return Plot(rows, deepcopy(_loss()))
+    return Plot(rows, deepcopy(_loss(_unit(rows))))
 
 
 def scores(rows: Rows) -> Plot:
     """Evaluations."""
-    return Plot(rows, deepcopy(_scores()))
+    return Plot(rows, deepcopy(_scores(_unit(rows))))
 
 
 def presence(rows: Rows) -> Plot:
     """Machines coming and going."""
-    return Plot(rows, deepcopy(_presence(tuple(dict.fromkeys(row["machine"] for row in rows)))))
+    return Plot(rows, deepcopy(_presence(tuple(dict.fromkeys(row["machine"] for row in rows)), _unit(rows))))
 
 
 def usage(rows: Rows, what: str, machines: Sequence[str]) -> Plot:
     """One quantity of every machine."""
-    return Plot([row for row in rows if row["what"] == what], deepcopy(_usage(what, tuple(machines))))
+    return Plot([row for row in rows if row["what"] == what], deepcopy(_usage(what, tuple(machines), _unit(rows))))
 
 
 def by_run(rows: Rows, y: str, title: str, runs: Sequence[str], *, from_zero: bool = False) -> Plot:
     """One quantity over time, a line a run."""
-    return Plot(rows, deepcopy(_by_run(y, title, tuple(runs), from_zero)))
+    return Plot(rows, deepcopy(_by_run(y, title, tuple(runs), from_zero, _unit(rows))))
 
 
 def bars_by_run(rows: Rows, value: str, title: str, runs: Sequence[str]) -> Plot:
@@ -99,9 +102,11 @@ def bars_by_run(rows: Rows, value: str, title: str, runs: Sequence[str]) -> Plot
 
 
 @lru_cache(_KEPT)
-def _throughput() -> dict[str, Any]:
+def _throughput(unit: str) -> dict[str, Any]:
     lines = ["achieved", "sum of solo speeds"]
-    base = _chart().encode(x=_SECONDS, y=alt.Y("samples_per_s:Q", title="samples/s"))
+    base = _chart_over_time(unit).encode(
+        x=_time(unit), detail="session:N", y=alt.Y("samples_per_s:Q", title="samples/s")
+    )
     color = alt.Color("line:N", title=None, scale=alt.Scale(domain=lines, range=list(PALETTE[:2])), legend=_top())
     achieved = base.transform_filter("datum.line == 'achieved'").mark_line().encode(color=color)
     alone = base.transform_filter("datum.line != 'achieved'").mark_line(interpolate="step-after", strokeDash=[5, 3])
@@ -109,11 +114,12 @@ def _throughput() -> dict[str, Any]:
 
 
 @lru_cache(_KEPT)
-def _shares(machines: tuple[str, ...]) -> dict[str, Any]:
-    chart = _chart().mark_area(interpolate="step")
+def _shares(machines: tuple[str, ...], unit: str) -> dict[str, Any]:
+    chart = _chart_over_time(unit).mark_area(interpolate="step-after")
     return _spec(
         chart.encode(
-            x=_SECONDS,
+            x=_time(unit),
+            detail="session:N",
             y=alt.Y("part:Q", stack=True, title="part of the samples", axis=alt.Axis(format="%")),
             color=_machine_colour(machines),
             tooltip=["machine:N", alt.Tooltip("part:Q", format=".1%")],
@@ -143,28 +149,30 @@ def _step_parts(num_machines: int) -> dict[str, Any]:
 
 
 @lru_cache(_KEPT)
-def _loss() -> dict[str, Any]:
-    chart = _chart().mark_line(color=PALETTE[0])
-    return _spec(chart.encode(x=_SECONDS, y=alt.Y("loss:Q", title="training loss", scale=alt.Scale(zero=False))))
+def _loss(unit: str) -> dict[str, Any]:
+    chart = _chart_over_time(unit).mark_line(color=PALETTE[0])
+    loss_axis = alt.Y("loss:Q", title="training loss", scale=alt.Scale(zero=False))
+    return _spec(chart.encode(x=_time(unit), y=loss_axis, detail="session:N"))
 
 
 @lru_cache(_KEPT)
-def _scores() -> dict[str, Any]:
-    chart = _chart().mark_line(point=True)
+def _scores(unit: str) -> dict[str, Any]:
+    chart = _chart_over_time(unit).mark_line(point=True)
     color = alt.Color("score:N", title=None, scale=alt.Scale(range=list(PALETTE)), legend=_top())
-    return _spec(chart.encode(x=_SECONDS, y=alt.Y("value:Q", title="evaluation"), color=color))
+    return _spec(chart.encode(x=_time(unit), y=alt.Y("value:Q", title="evaluation"), color=color))
 
 
 @lru_cache(_KEPT)
-def _presence(machines: tuple[str, ...]) -> dict[str, Any]:
+def _presence(machines: tuple[str, ...], unit: str) -> dict[str, Any]:
     color = alt.Color(
         "state:N", title=None, scale=alt.Scale(domain=list(STATES), range=list(STATES.values())), legend=_top()
     )
-    chart = _chart().mark_bar(height=14)
+    until = f"datum.until / {_seconds_in(unit)}"
+    chart = _chart_over_time(unit).transform_calculate(until_time=until).mark_bar(height=14)
     return _spec(
         chart.encode(
-            x=_SECONDS,
-            x2="until:Q",
+            x=_time(unit),
+            x2="until_time:Q",
             y=alt.Y("machine:N", title=None, sort=list(machines)),
             color=color,
             tooltip=["machine:N", "state:N", "t:Q", "until:Q"],
@@ -174,16 +182,20 @@ def _presence(machines: tuple[str, ...]) -> dict[str, Any]:
 
 
 @lru_cache(_KEPT)
-def _usage(what: str, machines: tuple[str, ...]) -> dict[str, Any]:
-    lines = _chart().mark_line()
-    chart = lines.encode(x=_SECONDS, y=alt.Y("value:Q", title=what), color=_machine_colour(machines), detail="who:N")
+def _usage(what: str, machines: tuple[str, ...], unit: str) -> dict[str, Any]:
+    lines = _chart_over_time(unit).mark_line()
+    value, who = alt.Y("value:Q", title=what), ["who:N", "session:N"]
+    chart = lines.encode(x=_time(unit), y=value, color=_machine_colour(machines), detail=who)
     return _spec(chart, height=_HEIGHT * 2 // 3)
 
 
 @lru_cache(_KEPT)
-def _by_run(y: str, title: str, runs: tuple[str, ...], from_zero: bool) -> dict[str, Any]:
+def _by_run(y: str, title: str, runs: tuple[str, ...], from_zero: bool, unit: str) -> dict[str, Any]:
     value = alt.Y(f"{y}:Q", title=title, scale=alt.Scale(zero=from_zero))
-    return _spec(_chart().mark_line().encode(x=_SECONDS, y=value, color=_run_colour(runs, legend=_top())))
+    lines = _chart_over_time(unit).mark_line()
+    return _spec(
+        lines.encode(x=_time(unit), y=value, color=_run_colour(runs, legend=_top()), detail="session:N"),
+    )
 
 
 @lru_cache(_KEPT)
@@ -199,6 +211,24 @@ def _bars_by_run(value: str, title: str, runs: tuple[str, ...], room: float) -> 
 
 def _chart() -> alt.Chart:
     return alt.Chart(alt.NamedData(name="rows"))
+
+
+def _unit(rows: Rows) -> str:
+    """The unit of time for rows that go so far."""
+    longest = max((max(row["t"], row.get("until", 0.0)) for row in rows), default=0.0)
+    return next((unit for unit, (_, most_s) in _UNITS.items() if longest <= most_s), "days")
+
+
+def _seconds_in(unit: str) -> float:
+    return _UNITS[unit][0] if unit in _UNITS else _DAY_S
+
+
+def _chart_over_time(unit: str) -> alt.Chart:
+    return _chart().transform_calculate(time=f"datum.t / {_seconds_in(unit)}")
+
+
+def _time(unit: str) -> alt.X:
+    return alt.X("time:Q", title=f"{unit} since the run began")
 
 
 def _spec(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:

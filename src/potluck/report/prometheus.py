@@ -58,8 +58,8 @@ def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]
     yield "potluck_run_efficiency", None if account is None else account.efficiency, {}
     yield "potluck_run_predicted_samples_per_second", state.predicted_samples_per_s or None, {}
     yield "potluck_run_loss", state.loss, {}
-    yield "potluck_run_plan_changes", max(0, len(view.plans) - 1), {}
-    yield "potluck_run_fault_seconds", view.regroup_s, {}
+    yield "potluck_run_plan_changes", max(0, len(view.merge.plans) - 1), {}
+    yield "potluck_run_fault_seconds", view.merge.regroup_s, {}
     yield "potluck_run_up", view.status == "running", {}
     for name, value in state.scores.items():
         yield "potluck_run_score", value, {"score": name}
@@ -70,7 +70,7 @@ def _of_machines(view: RunView) -> Iterable[tuple[str, float | None, dict[str, s
     total = sum(view.state.shares.values())
     shares: dict[str, int] = {}
     used = {}
-    for name, worker in view.workers.items():
+    for name, worker in view.merge.workers.items():
         shares[worker.machine] = shares.get(worker.machine, 0) + view.state.shares.get(name, 0)
         if worker.used:
             used[worker.machine] = worker.used[-1][1]

@@ -3,7 +3,8 @@
 from typing import Any, TypeAlias
 
 from potluck.events.types import MachineUsed
-from potluck.report.account import CAUSES
+from potluck.report.account_words import part_names
+from potluck.report.presence import Period, cut
 from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
 
@@ -15,13 +16,6 @@ _MOST_MACHINES = 7  # as many as there are colours that everybody can tell apart
 OTHERS = "others"
 _MOST_LINES = 24
 _MOST_MOMENTS = 2000
-
-
-def part_names() -> dict[str, str]:
-    """Every part of a step, in words."""
-    return {"compute": "computing", "straggler_wait": "waiting for slower workers"} | {
-        cause: text for cause, text in CAUSES.items() if cause != "compute"
-    }
 
 
 def throughput_rows(view: RunView) -> Rows:
@@ -36,30 +30,49 @@ def throughput_rows(view: RunView) -> Rows:
             wide_s = min(width_s, view.updated_at - start)
             speed = float(sums[:, index, _OWN].sum() / took_s) if took_s else 0.0
             rows.append(_at(view, start + wide_s / 2, samples_per_s=speed, line="achieved"))
-    for at, plan in view.plans:
-        alone = sum(speed for worker, speed in plan.solo_samples_per_s.items() if plan.shares.get(worker))
-        rows.append(_at(view, at, samples_per_s=alone, line="sum of solo speeds"))
-    if view.plans:
-        rows.append({**rows[-1], "t": view.updated_at - view.began_at})
+    rows.extend(_solo_rows(view))
+    return rows
+
+
+def _solo_rows(view: RunView) -> Rows:
+    """The sum of solo speeds by the plan in force: a row where it changes, and at both ends of every session."""
+    rows: Rows = []
+    for session, (begin, end) in enumerate(_sessions(view)):
+        plans = view.merge.plans
+        moments = [(begin, plan) for plan in [plan for at, plan in plans if at <= begin][-1:]]
+        moments += [(at, plan) for at, plan in plans if begin < at <= end]
+        moments += [(end, plan) for _, plan in moments[-1:]]
+        for at, plan in moments:
+            alone = sum(speed for worker, speed in plan.solo_samples_per_s.items() if plan.shares.get(worker))
+            rows.append(_moment(view, at, session, samples_per_s=alone, line="sum of solo speeds"))
     return rows
 
 
 def share_rows(view: RunView) -> Rows:
-    """Each machine's part of the samples over time."""
+    """Each machine's part of the samples over time: a row where it changes, and at both ends of every session."""
     names, starts, width_s, sums = view.series()
     own = sums[:, :, _OWN]
     by_machine: dict[str, Any] = {}
     label = _labels(view)
     for index, name in enumerate(names):
-        machine = label[view.workers[name].machine]
+        machine = label[view.merge.workers[name].machine]
         by_machine[machine] = by_machine.get(machine, 0.0) + own[index]
     total = own.sum(axis=0)
-    return [
-        _at(view, start + width_s / 2, machine=machine, part=float(values[index] / total[index]))
-        for machine, values in by_machine.items()
-        for index, start in enumerate(starts.tolist())
-        if total[index]
-    ]
+    bins: dict[int, list[int]] = {}
+    for index, start in enumerate(starts.tolist()):
+        if total[index]:
+            bins.setdefault(_session_at(view, start + width_s / 2), []).append(index)
+    sessions = _sessions(view)
+    rows: Rows = []
+    for machine, values in by_machine.items():
+        for session, chosen in bins.items():
+            begin, end = sessions[session]
+            for index in chosen:
+                share = float(values[index] / total[index])
+                rows.append(_moment(view, max(begin, starts[index]), session, machine=machine, part=share))
+            last = min(end, starts[chosen[-1]] + width_s)
+            rows.append({**rows[-1], "t": _since(view, last)})
+    return rows
 
 
 def step_rows(view: RunView) -> Rows:
@@ -90,28 +103,38 @@ def score_rows(view: RunView) -> Rows:
     """Evaluations, a row a value."""
     return [
         _at(view, at, step=step, score=f"{name} {key}".replace("_", " "), value=value)
-        for (step, name), (at, event) in sorted(view.scores.items())
+        for (step, name), (at, event) in sorted(view.merge.scores.items())
         for key, value in event.values.items()
         if value is not None
     ]
 
 
 def presence_rows(view: RunView) -> Rows:
-    """When each machine took part, and when it was away or benched; of very many, those that were not always here."""
+    """When each machine took part, and when it was away, benched or the whole run paused.
+
+    Of very many machines, those that were not always here.
+    """
     stretches: dict[str, Rows] = {machine: [] for machine in view.machines}
-    for name, gaps in view.absences().items():
-        worker = view.workers[name]
+    paused = [(pause.begin, pause.end) for pause in view.attendance.pauses]
+    for name, gaps in view.attendance.absences.items():
+        worker = view.merge.workers[name]
         ahead_s = view.ahead_s(name)
         begin, end = worker.state.started_at - ahead_s, worker.state.updated_at - ahead_s
-        rows = stretches[worker.machine]
+        periods: list[tuple[str, Period]] = []
         for gap in gaps:
-            rows.append(_stretch(view, worker.machine, "here", begin, gap.since))
-            rows.append(_stretch(view, worker.machine, "away", gap.since, gap.until or view.updated_at))
-            begin = gap.until or view.updated_at
+            until = gap.until or view.updated_at
+            absent = "benched" if view.attendance.was_benched(worker.machine, gap.first_step) else "away"
+            periods += [("here", (begin, gap.since)), (absent, (gap.since, until))]
+            begin = until
         if not gaps or gaps[-1].until is not None:
-            rows.append(_stretch(view, worker.machine, "here", begin, end))
+            periods.append(("here", (begin, end)))
+        rows = stretches[worker.machine]
+        rows += [_stretch(view, worker.machine, state, *part) for state, of in periods for part in cut(of, paused)]
+        first = worker.state.started_at - ahead_s
+        rows += [_stretch(view, worker.machine, "paused", *pause) for pause in paused if pause[0] >= first]
     for at, _, machine, until in _benchings(view):
-        stretches.setdefault(machine, []).append(_stretch(view, machine, "benched", at, until))
+        rows = stretches.setdefault(machine, [])
+        rows += [_stretch(view, machine, "benched", *part) for part in cut((at, until), paused)]
     if len(stretches) > _MOST_LINES:
         changed = sorted(stretches, key=lambda machine: all(row["state"] == "here" for row in stretches[machine]))
         stretches = {machine: stretches[machine] for machine in stretches if machine in changed[:_MOST_LINES]}
@@ -122,9 +145,9 @@ def usage_rows(view: RunView) -> Rows:
     """CPU, memory, network, GPU and power of every machine, where it is known; of many machines, fewer moments."""
     rows: Rows = []
     label = _labels(view)
-    every = max(1, -(-sum(len(worker.used) for worker in view.workers.values()) // _MOST_MOMENTS))
+    every = max(1, -(-sum(len(worker.used) for worker in view.merge.workers.values()) // _MOST_MOMENTS))
     seen = set()
-    for worker in view.workers.values():
+    for worker in view.merge.workers.values():
         if worker.machine in seen:
             continue
         for at, used in list(worker.used)[::-every]:
@@ -154,8 +177,8 @@ def _use(used: MachineUsed) -> dict[str, float]:
 def _benchings(view: RunView) -> list[tuple[float, int, str, float]]:
     """Stretches in which a machine was in the plan without samples."""
     found = []
-    for index, (at, plan) in enumerate(view.plans):
-        until = view.plans[index + 1][0] if index + 1 < len(view.plans) else view.updated_at
+    for index, (at, plan) in enumerate(view.merge.plans):
+        until = view.merge.plans[index + 1][0] if index + 1 < len(view.merge.plans) else view.updated_at
         found += [(at, index, plan.machines.get(name, name), until) for name, share in plan.shares.items() if not share]
     return found
 
@@ -173,8 +196,31 @@ def machine_labels(view: RunView) -> list[str]:
 
 
 def _at(view: RunView, at: float, **values: Any) -> dict[str, Any]:
-    return {"t": round(at - view.began_at, 3), **values}
+    """A row of a moment: inside a pause it is the nearer end of it."""
+    for pause in view.attendance.pauses:
+        if pause.begin < at < pause.end:
+            at = pause.begin if at - pause.begin < pause.end - at else pause.end
+    return _moment(view, at, _session_at(view, at), **values)
+
+
+def _moment(view: RunView, at: float, session: int, **values: Any) -> dict[str, Any]:
+    return {"t": _since(view, at), "session": session, **values}
+
+
+def _since(view: RunView, at: float) -> float:
+    return max(0.0, round(at - view.began_at, 3))  # a bin may begin before the run does
+
+
+def _session_at(view: RunView, at: float) -> int:
+    """How many pauses lie before a moment: nothing is drawn from one session to the next."""
+    return sum((pause.begin + pause.end) / 2 < at for pause in view.attendance.pauses)
+
+
+def _sessions(view: RunView) -> list[tuple[float, float]]:
+    """The times in which the run was trained, between its pauses."""
+    begins = [view.began_at, *(pause.end for pause in view.attendance.pauses)]
+    return list(zip(begins, [*(pause.begin for pause in view.attendance.pauses), view.updated_at], strict=True))
 
 
 def _stretch(view: RunView, machine: str, state: str, begin: float, end: float) -> dict[str, Any]:
-    return _at(view, begin, until=round(end - view.began_at, 3), machine=machine, state=state)
+    return {"t": _since(view, begin), "until": _since(view, end), "machine": machine, "state": state}

@@ -3,13 +3,17 @@
 from dataclasses import dataclass
 from typing import Any
 
+from potluck.core.run_folder import RunFolder
+from potluck.core.shell_words import quote
+from potluck.core.words import counted
 from potluck.report.account import Account
+from potluck.report.account_words import figures
 from potluck.report.history import Happening
 from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
-from potluck.report.words import duration, number, percent, scores_text
+from potluck.report.words import duration, losses_text, scores_text
 
-FAULTS = ("left", "back", "restarted", "resumed", "benched", "unbenched")
+FAULTS = ("left", "back", "restarted", "resumed", "benched", "unbenched", "paused")
 _OWN = COLUMNS.index("own_samples")
 
 
@@ -24,8 +28,13 @@ class MachineRow:
     samples: int
     part: float
     """Of the run's samples."""
+    samples_per_s: float
+    """In this run."""
     solo_samples_per_s: float | None
     steps_away: int
+    """Steps that the run committed without this machine."""
+    steps_benched: int
+    """Of these, the ones that it was benched for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +65,8 @@ class Story:
     notices: tuple[Happening, ...]
     account: Account | None
     began_at: float
+    num_steps: int
+    """Committed so far."""
     repeat: tuple[str, ...]
 
 
@@ -78,14 +89,15 @@ def tell(view: RunView) -> Story:
                 samples_per_s=plan.samples_per_s,
                 reason=plan.reason,
             )
-            for at, plan in view.plans
+            for at, plan in view.merge.plans
             if plan.reason
         ),
         faults=tuple(line for line in happenings if line.kind in FAULTS),
-        fault_s=view.regroup_s,
+        fault_s=view.merge.regroup_s,
         notices=tuple(line for line in happenings if line.kind == "notice"),
         account=account,
         began_at=view.began_at,
+        num_steps=view.state.step,
         repeat=_repeat(view),
     )
 
@@ -98,7 +110,7 @@ def _what(view: RunView) -> dict[str, str]:
     if state.num_parameters:
         words["parameters"] = f"{state.num_parameters:,}"
     if state.global_batch:
-        words["data"] = f"{state.num_samples:,} samples, global batch {state.global_batch}"
+        words["data"] = f"{counted(state.num_samples, 'sample')}, global batch {state.global_batch}"
     if state.mixed_precision != "no":
         words["precision"] = state.mixed_precision
     words["on"] = ", ".join(view.machines)
@@ -109,20 +121,13 @@ def _result(view: RunView, account: Account | None) -> dict[str, str]:
     state = view.state
     result = {"steps": f"{state.step} of {state.last_step}" if state.last_step else str(state.step)}
     if state.training_s:
-        took = duration(view.updated_at - view.began_at)
-        result["time"] = f"{took}, of which {duration(state.training_s)} in steps"
-        result["throughput"] = f"{view.samples_per_s:,.1f} samples/s"
-    if account is not None and account.efficiency is not None:
-        total = sum(account.solo_samples_per_s.values())
-        result["efficiency"] = f"{percent(account.efficiency)} of the {total:,.1f} samples/s that the machines do alone"
-    if account is not None and account.predicted_samples_per_s is not None and account.prediction_error is not None:
-        side = "above" if account.prediction_error > 0 else "below"
-        off = percent(abs(account.prediction_error))
-        result["predicted"] = f"{account.predicted_samples_per_s:,.1f} samples/s, {off} {side} measured"
-    if state.epochs:
-        result["loss"] = f"{number(state.epochs[-1].loss)} over epoch {state.epochs[-1].epoch + 1}"
-    elif state.loss is not None:
-        result["loss"] = f"{number(state.loss)} at step {state.step}"
+        paused = f"; pauses of {duration(view.attendance.paused_s)} are not counted" if view.attendance.paused_s else ""
+        took = duration(view.updated_at - view.began_at - view.attendance.paused_s)
+        result["time"] = f"{took}, of which {duration(state.training_s)} in steps{paused}"
+        result["throughput"] = f"{view.merge.samples_per_s:,.1f} samples/s, the mean over all steps"
+    if account is not None:
+        result |= {name: text for name, text in figures(account).items() if name != "together"}
+    result |= losses_text(state)
     if state.scores:
         result["held out"] = scores_text(state.scores).replace("held-out ", "")
     return result
@@ -132,12 +137,11 @@ def _machines(view: RunView, account: Account | None) -> tuple[MachineRow, ...]:
     names, _, _, sums = view.series()
     samples = {name: int(sums[index, :, _OWN].sum()) for index, name in enumerate(names)}
     total = sum(samples.values())
-    absences = view.absences()
     rows = []
     for machine in view.machines:
-        workers = [worker for worker in view.workers.values() if worker.machine == machine]
+        workers = [worker for worker in view.merge.workers.values() if worker.machine == machine]
         own = sum(samples.get(worker.name, 0) for worker in workers)
-        away = [gap.last_step - gap.first_step + 1 for worker in workers for gap in absences[worker.name]]
+        steps_away, steps_benched = view.attendance.missed(machine)
         versions = workers[0].state.versions
         rows.append(
             MachineRow(
@@ -147,8 +151,10 @@ def _machines(view: RunView, account: Account | None) -> tuple[MachineRow, ...]:
                 versions=", ".join(f"{name} {version}" for name, version in versions.items()),
                 samples=own,
                 part=own / total if total else 0.0,
-                solo_samples_per_s=None if account is None else account.solo_samples_per_s.get(machine),
-                steps_away=sum(away),
+                samples_per_s=view.merge.samples_per_s * own / total if total else 0.0,
+                solo_samples_per_s=None if account is None else account.speed_alone.get(machine),
+                steps_away=steps_away,
+                steps_benched=steps_benched,
             )
         )
     return tuple(rows)
@@ -157,5 +163,11 @@ def _machines(view: RunView, account: Account | None) -> tuple[MachineRow, ...]:
 def _repeat(view: RunView) -> tuple[str, ...]:
     settings: dict[str, Any] = view.settings
     if "script" in settings:
-        return (f"python {settings['script']}",)
-    return (f"potluck train --config {view.folder.settings_file}",) if settings else ()
+        words = [*(["potluck", "run"] if settings.get("bundle") else ["python"]), settings["script"]]
+        return (" ".join(quote(str(word)) for word in [*words, *(settings.get("arguments") or [])]),)
+    if not settings:
+        return ()
+    if view.folder.origin is not None:
+        host, place = view.folder.origin
+        return (f"on {host}: potluck train --config {quote(RunFolder(place).settings_file)}",)
+    return (f"potluck train --config {quote(view.folder.settings_file)}",)

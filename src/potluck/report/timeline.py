@@ -10,7 +10,7 @@ from potluck.report.ledger import PARTS, Floats
 
 FIRST_WIDTH_S: Final = 0.5
 MOST_BINS: Final = 480
-COLUMNS: Final = ("steps", "own_samples", "seconds", *PARTS, "loss", "num_losses")
+COLUMNS: Final = ("steps", "samples", "own_samples", "seconds", *PARTS, "loss", "num_losses")
 MOST_MARKS: Final = 256
 
 

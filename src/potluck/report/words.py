@@ -2,24 +2,25 @@
 
 from collections.abc import Mapping
 
+from potluck.core.words import duration, number
+from potluck.events.state import RunState
+
+__all__ = ["duration", "losses_text", "number", "percent", "scores_text"]
+
 
 def percent(fraction: float) -> str:
     """0.934 as 93.4 %."""
     return f"{100 * fraction:.1f} %"
 
 
-def number(value: float | None) -> str:
-    """A loss or a score."""
-    return "not a number" if value is None else f"{value:.4f}"
-
-
-def duration(seconds: float) -> str:
-    """A length of time in its two largest units."""
-    if seconds < 60:
-        return f"{max(0.0, seconds):.1f} s"
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"
+def losses_text(state: RunState) -> dict[str, str]:
+    """The loss of the last step, and the mean of the last epoch: two figures that are easily taken for each other."""
+    told = {}
+    if state.step:
+        told["last loss"] = f"{number(state.loss)} at step {state.step:,}"
+    if state.epochs:
+        told["mean loss"] = f"{number(state.epochs[-1].loss)} over epoch {state.epochs[-1].epoch + 1}"
+    return told
 
 
 def scores_text(scores: Mapping[str, float | None]) -> str:

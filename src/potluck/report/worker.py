@@ -1,16 +1,18 @@
 """One worker of a run, as its file tells: where it stands, when it was away, how busy its machine is."""
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from potluck.events.follow import FollowedFile
 from potluck.events.state import RunState
 from potluck.events.types import MachineUsed
 from potluck.report.ledger import Floats
+from potluck.report.presence import Period, Span, Stretch, num_steps, steps_of, without
 from potluck.report.timeline import COLUMNS, Marks
 
 MOST_KEPT: Final = 500
@@ -29,22 +31,28 @@ class Absence:
     """On the run's clock; None while it lasts."""
     first_step: int
     last_step: int
+    num_steps: int
 
 
 @dataclass(slots=True)
-class Worker:
-    """One worker's file, read so far."""
+class WorkerEvents:
+    """What one worker's events come to so far."""
 
     name: str
-    file: FollowedFile
     state: RunState = field(default_factory=RunState)
     marks: Marks = field(default_factory=Marks)
-    absences: list[Absence] = field(default_factory=list)
-    starts: list[float] = field(default_factory=list)
+    stretches: list[Stretch] = field(default_factory=list)
+    """What it committed, on its own clock, in the order of its file."""
+    sessions: list[Period] = field(default_factory=list)
+    """From the first to the last word of each of its processes, on its own clock."""
+    is_fresh: bool = True
+    """Whether this process has not committed a step yet."""
     step_at: float = 0.0
-    formation: int = 0
+    quorum_id: int = 0
+    regrouped_at: int = 0
+    """The first step of the newest change of the group."""
     regroup_s: float = 0.0
-    """How much longer than usual the first step of each new group took."""
+    """How much longer than usual it took to the first step of each changed group."""
     recent: deque[tuple[float, Floats]] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
     """Times and timeline.COLUMNS of the last steps."""
     used: deque[tuple[float, MachineUsed]] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
@@ -53,46 +61,75 @@ class Worker:
     def machine(self) -> str:
         return self.state.machine or self.name.rpartition("-")[0] or self.name
 
-    def note_steps(self, numbers: npt.NDArray[np.int64], times: Floats, formations: list[int], values: Floats) -> None:
+    def note_start(self, at: float) -> None:
+        """Another process goes on with this worker's file."""
+        self.sessions.append((at, at))
+        self.is_fresh = True
+
+    def note_time(self, at: float) -> None:
+        """The process lives."""
+        begin, end = self.sessions.pop() if self.sessions else (at, at)
+        self.sessions.append((begin, max(end, at)))
+
+    def note_steps(self, numbers: npt.NDArray[np.int64], times: Floats, quorum_id: int, values: Floats) -> None:
         """Steps in a row, with a row of timeline.COLUMNS each. The state moves on afterwards."""
         self.marks.add(numbers, times)
-        self._note_groups(formations, values[:, _SECONDS])
+        self.quorum_id = quorum_id
         self.recent.extend(zip(times[-_RECENT_STEPS:].tolist(), values[-_RECENT_STEPS:], strict=True))
-        self._note_gaps(numbers, times)
+        self._note_stretches(numbers, times)
         self.step_at = float(times[-1])
+        self.note_time(self.step_at)
 
     def sum_of_recent(self, seconds: float) -> Floats:
         """Of the steps of the last seconds."""
         chosen = [row for at, row in self.recent if at >= self.recent[-1][0] - seconds]
         return np.asarray(np.sum(chosen, axis=0)) if chosen else np.zeros(len(COLUMNS))
 
-    def _note_gaps(self, numbers: npt.NDArray[np.int64], times: Floats) -> None:
-        if self.step_at:
-            numbers = np.concatenate([[self.state.step], numbers])
-            times = np.concatenate([[self.step_at], times])
-        for index in np.nonzero(np.diff(numbers) > 1)[0].tolist():
-            gap = Absence(
-                since=float(times[index]),
-                until=float(times[index + 1]),
-                first_step=int(numbers[index]) + 1,
-                last_step=int(numbers[index + 1]) - 1,
+    def _note_stretches(self, numbers: npt.NDArray[np.int64], times: Floats) -> None:
+        borders = [0, *(np.nonzero(np.diff(numbers) != 1)[0] + 1).tolist(), len(numbers)]
+        for begin, end in pairwise(borders):
+            first_step, since = int(numbers[begin]), float(times[begin])
+            if not self.is_fresh and self.stretches and self.stretches[-1].last_step == first_step - 1:
+                before = self.stretches.pop()
+                first_step, since = before.first_step, before.since
+            self.is_fresh = False
+            last_step, until = int(numbers[end - 1]), float(times[end - 1])
+            self.stretches.append(Stretch(first_step=first_step, last_step=last_step, since=since, until=until))
+
+    def note_group_change(self, step: int, stall_s: float) -> None:
+        """A machine that joins or leaves costs the others what they stood still for longer than a usual step."""
+        is_known = step == self.regrouped_at  # older files tell of each machine in a line of its own
+        self.regrouped_at = step
+        if self.recent and not is_known:
+            usual_s = float(np.median([row[_SECONDS] for _, row in self.recent]))
+            self.regroup_s += max(0.0, stall_s - usual_s)
+
+
+def absences_between(pieces: Sequence[Stretch], done: Sequence[Span]) -> list[Absence]:
+    """What others committed between two stretches of a worker, on the clock of the stretches."""
+    found = []
+    own = steps_of(pieces)
+    for before, after in pairwise(pieces):
+        missed = without(_within(done, before.last_step + 1, after.first_step - 1), own)
+        if missed:
+            found.append(
+                Absence(
+                    since=before.until,
+                    until=after.since,
+                    first_step=missed[0][0],
+                    last_step=missed[-1][1],
+                    num_steps=num_steps(missed),
+                )
             )
-            self.absences = [*self.absences, gap][-MOST_KEPT:]
-
-    def _note_groups(self, formations: list[int], seconds: Floats) -> None:
-        """A lost machine costs the others the attempt that it spoiled and the forming of a new group."""
-        before = [row[_SECONDS] for _, row in self.recent]
-        changes = np.nonzero(np.diff([self.formation or formations[0], *formations]))[0].tolist()
-        self.formation = formations[-1]
-        for index in changes:
-            usual = [*before, *seconds[:index].tolist()][-_RECENT_STEPS:]
-            if usual:
-                self.regroup_s += max(0.0, float(seconds[index] - np.median(usual)))
+    return found[-MOST_KEPT:]
 
 
-def is_gone(worker: Worker, farthest: Worker | None, silent_s: float) -> bool:
+def _within(spans: Sequence[Span], first: int, last: int) -> list[Span]:
+    return [(max(begin, first), min(end, last)) for begin, end in spans if begin <= last and end >= first]
+
+
+def is_gone(worker: WorkerEvents, farthest: WorkerEvents | None, behind: int, silent_s: float) -> bool:
     """Whether the others go on without it. Files of other machines come a moment later: that is not being away."""
     if farthest is None or silent_s < _AWAY_S:
         return False
-    behind = farthest.state.step - worker.state.step
-    return behind >= _AWAY_STEPS or (behind > 0 and farthest.formation != worker.formation)
+    return behind >= _AWAY_STEPS or (behind > 0 and farthest.quorum_id != worker.quorum_id)

@@ -4,52 +4,23 @@ import statistics
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from torch.utils.data import default_collate
 
 from potluck.core.quantities import size_bytes
-from potluck.core.settings import TrainSettings
+from potluck.core.run_options import TrainOptions
 from potluck.core.version import __version__
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes
 from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
-from potluck.planning.costs import ComputeProfile
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.models import build_model, find_model
 
 _QUICK_S = 3.0
 _AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
-
-
-@dataclass(frozen=True, slots=True)
-class Measured:
-    """What a trial of a model on a device showed."""
-
-    compute: ComputeProfile
-    trial: dict[int, list[float]]
-    gradient_bytes: int
-
-
-def measure_model(
-    model: str,
-    size: str,
-    *,
-    precision: str,
-    device: torch.device,
-    largest: int,
-    budget_s: float,
-    memory_limit: int | None = None,
-) -> Measured:
-    """The cost of a model's steps on this device, up to a batch of `largest`, in about budget_s seconds."""
-    step, gradient_bytes = training_step(model, size, precision=precision, device=device, largest=largest)
-    free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
-    cap = find_memory_cap(step, largest, free_bytes=free_bytes)
-    trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
-    return Measured(profile_from_trial(trial, cap), trial, gradient_bytes)
 
 
 def measure_and_keep(
@@ -64,21 +35,22 @@ def measure_and_keep(
     budget_s: float,
     memory_limit: int | None = None,
 ) -> StoredProfile:
-    """Measure this machine with a model, and keep the profile for runs and plans."""
-    measured = measure_model(
-        model, size, precision=precision, device=device, largest=largest, budget_s=budget_s, memory_limit=memory_limit
-    )
+    """The cost of a model's steps on this device, up to a batch of `largest`, in about budget_s seconds; kept."""
+    step, gradient_bytes = training_step(model, size, precision=precision, device=device, largest=largest)
+    free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
+    cap = find_memory_cap(step, largest, free_bytes=free_bytes)
+    trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
     before = find_profile(home, machine, str(device), f"{model}-{size}", precision)
     stored = StoredProfile(
         machine=machine,
         device=str(device),
         model=f"{model}-{size}",
         precision=precision,
-        compute=measured.compute,
-        gradient_bytes=measured.gradient_bytes,
+        compute=profile_from_trial(trial, cap),
+        gradient_bytes=gradient_bytes,
         link=None if before is None else before.link,
         ring=None if before is None else before.ring,
-        trial={batch: statistics.median(times) for batch, times in measured.trial.items()},
+        trial={batch: statistics.median(times) for batch, times in trial.items()},
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},
     )
@@ -86,7 +58,7 @@ def measure_and_keep(
     return stored
 
 
-def profile_if_wanted(settings: TrainSettings, home: Path, machine: str, device: torch.device) -> None:
+def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: torch.device) -> None:
     """Before a run: measure this machine for its model, unless that was done; with a memory limit, always."""
     if not settings.enable_profiling and settings.memory_limit is None:
         return

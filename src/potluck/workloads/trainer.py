@@ -10,9 +10,9 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import ConstantLR, CosineAnnealingLR, LRScheduler
 
 import potluck
-from potluck.core.environment import DEFAULT_PORT
 from potluck.core.errors import SettingsError
-from potluck.core.settings import TrainSettings, settings_to_record
+from potluck.core.run_options import TrainOptions
+from potluck.core.settings import settings_to_record
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.models import build_model, find_model
 
@@ -32,23 +32,21 @@ class Outcome:
     scores: dict[str, float]
 
 
-def complete(settings: TrainSettings, *, data_dir: Path, num_workers: int = 1) -> TrainSettings:
+def complete(settings: TrainOptions, *, data_dir: Path, num_workers: int = 1) -> TrainOptions:
     """The settings with every choice made that was left open, so that run.yaml repeats the run."""
     spec = find_model(settings.model)
-    return settings.model_copy(
-        update={
-            "model_size": settings.model_size or spec.default_size,
-            "dataset": settings.dataset or f"synthetic_{spec.reads}",
-            "data_dir": settings.data_dir or data_dir,
-            # The global batch is what learning depends on, so it is what is kept.
-            "global_batch": settings.global_batch or (settings.batch_size or 0) * num_workers or DEFAULT_BATCH,
-            "batch_size": None,
-            "learning_rate": settings.learning_rate or DEFAULT_LEARNING_RATES[settings.optimizer],
-        }
+    return settings.but(
+        model_size=settings.model_size or spec.default_size,
+        dataset=settings.dataset or f"synthetic_{spec.reads}",
+        data_dir=settings.data_dir or data_dir,
+        # The global batch is what learning depends on, so it is what is kept.
+        global_batch=settings.global_batch or (settings.batch_size or 0) * num_workers or DEFAULT_BATCH,
+        batch_size=None,
+        learning_rate=settings.learning_rate or DEFAULT_LEARNING_RATES[settings.optimizer],
     )
 
 
-def train(settings: TrainSettings, *, runs_dir: Path, watch: "Callable[..., None] | None" = None) -> Outcome:
+def train(settings: TrainOptions, *, runs_dir: Path, watch: "Callable[..., None] | None" = None) -> Outcome:
     """Train a built-in model as the completed settings say, evaluating after every epoch."""
     assert settings.dataset is not None
     assert settings.data_dir is not None
@@ -66,21 +64,9 @@ def train(settings: TrainSettings, *, runs_dir: Path, watch: "Callable[..., None
     schedule: LRScheduler = make_schedule(settings, optimizer, num_samples)
     with potluck.start(
         settings.experiment_name,
-        seed=settings.seed,
-        device=settings.device,
-        mixed_precision=settings.mixed_precision,
-        gradient_checkpointing=settings.gradient_checkpointing,
-        micro_batch=settings.micro_batch,
-        checkpoint_every=settings.checkpoint_every,
-        keep_checkpoints=settings.keep_checkpoints,
-        resume=settings.resume,
-        resume_from=settings.resume_from,
+        **settings.for_start(),
         runs_dir=runs_dir,
-        backend=settings.backend,
-        load_balance_policy=settings.load_balance_policy if settings.enable_load_balancing else "static",
-        keep=settings.keep,
         profile_name=f"{settings.model}-{settings.model_size}",
-        master=None if settings.master_addr is None else (settings.master_addr, settings.master_port or DEFAULT_PORT),
         settings=settings_to_record(settings),
         watch=watch,
     ) as run:
@@ -99,7 +85,7 @@ def train(settings: TrainSettings, *, runs_dir: Path, watch: "Callable[..., None
         return Outcome(run=run.name, folder=run.folder.path, scores=scores)
 
 
-def make_optimizer(settings: TrainSettings, parameters: "Iterable[nn.Parameter]") -> Optimizer:
+def make_optimizer(settings: TrainOptions, parameters: "Iterable[nn.Parameter]") -> Optimizer:
     """The optimizer that the settings name."""
     assert settings.learning_rate is not None
     options: dict[str, Any] = {"lr": settings.learning_rate, "weight_decay": settings.weight_decay}
@@ -112,7 +98,7 @@ def make_optimizer(settings: TrainSettings, parameters: "Iterable[nn.Parameter]"
             return torch.optim.AdamW(parameters, **options)
 
 
-def check_learning(settings: TrainSettings, optimizer: Optimizer) -> None:
+def check_learning(settings: TrainOptions, optimizer: Optimizer) -> None:
     """A restored optimizer learns as its checkpoint says: refuse settings that would only seem to be obeyed."""
     group = optimizer.param_groups[0]
     restored = {"learning_rate": group["initial_lr"], "weight_decay": group["weight_decay"]}
@@ -126,7 +112,7 @@ def check_learning(settings: TrainSettings, optimizer: Optimizer) -> None:
             )
 
 
-def make_schedule(settings: TrainSettings, optimizer: Optimizer, num_samples: int) -> LRScheduler:
+def make_schedule(settings: TrainOptions, optimizer: Optimizer, num_samples: int) -> LRScheduler:
     """The learning rate over committed steps."""
     assert settings.global_batch is not None
     if settings.lr_schedule == "constant":

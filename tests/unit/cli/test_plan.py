@@ -36,6 +36,7 @@ def profile(folder, machine, per_sample_s, **more):
     return path
 
 
+@pytest.mark.slow
 def test_a_machine_is_measured_kept_and_planned_for(home):
     table = potluck("profile", *TINY, "--device", "cpu", "--seconds", "0.2", "--global-batch", "16")
     assert "rosa, cpu: simple_cnn-tiny" in table
@@ -134,7 +135,14 @@ def test_what_a_run_showed_of_the_exchange_is_in_the_next_plan(home, workplace):
 
 def test_the_plan_benches_only_where_a_run_would(home, workplace):
     files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.002)]
-    text = potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=150mbit")
-    assert "benched:" not in text
-    assert "without elm a step would take" in text
-    assert "a run benches machines only where that saves 100 ms a step" in " ".join(text.split())
+    slow = [*files, "--link", "oak=1gbit", "--link", "elm=150mbit"]
+    text = " ".join(potluck("plan", *TINY, *slow).split())
+    assert "elm is benched: with it a step would take 97.3 ms instead of 65 ms" in text
+    assert "oak alone does 985 samples/s; with elm it would be 658: use --machines oak" in text
+    short = " ".join(potluck("plan", *TINY, *slow, "--steps", "5").split())
+    assert "benched:" not in short
+    assert "without elm a step would take 65 ms: 5 steps are too few for that to pay" in short
+    assert json.loads(potluck("plan", *TINY, *slow, "--steps", "50", "--json"))["benched"] == ["elm"]
+    close = " ".join(potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=345mbit").split())
+    assert "benched:" not in close
+    assert "less than 5 % shorter, so they stay" in close

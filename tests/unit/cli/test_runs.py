@@ -1,11 +1,14 @@
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 from potluck.cli import app
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import EventLog
 from potluck.events.types import RunEnded, StepCommitted, TrainingBegan
+from potluck.report.view import read_run
+from tests.unit.report.runs import resumed
 
 
 def make_run(runs_dir, name, *, ended=None, keep_open=False):
@@ -68,3 +71,25 @@ def test_a_run_that_moved_is_where_its_newest_events_are(workplace):
     log.append(StepCommitted(step=30, epoch=1, samples=5, loss=0.25, seconds=0.5))
     log.close()
     assert json.loads(runs("--json"))[0]["step"] == 30
+
+
+def test_a_benched_machine_that_has_the_last_word_does_not_turn_the_run_back(workplace):
+    folder = RunFolder(workplace / "experiments" / "benched")
+    make_run(workplace / "experiments", "benched")
+    for machine, steps in (("lily", range(4, 9)), ("rosa", ())):  # rosa's last step is 3
+        log = EventLog(folder.event_file(machine, 0))
+        for step in steps:
+            record = log.append(StepCommitted(step=step, epoch=1, samples=5, loss=1 / step, seconds=0.5))
+        log.append(RunEnded(reason="finished", step=8))
+        log.close()
+    rosa = folder.event_file("rosa", 0)
+    rosa.write_text(rosa.read_text().replace(f'"time":{int(record.time)}', f'"time":{int(record.time) - 100}'))
+    (row,) = json.loads(runs("--json"))
+    assert (row["step"], row["loss"], row["state"]) == (8, 0.125, "finished")
+
+
+def test_the_list_has_the_speed_that_the_report_has(workplace):
+    (workplace / "experiments").mkdir()
+    folder = resumed(workplace / "experiments")
+    speed = read_run(folder).merge.samples_per_s
+    assert json.loads(runs("--json"))[0]["samples_per_s"] == pytest.approx(speed, rel=1e-4)

@@ -1,3 +1,5 @@
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from potluck.core.atomic import replacing, write_text
@@ -31,9 +33,33 @@ def test_a_run_that_is_not_there_is_suggested_from_those_that_are(tmp_path):
     assert "did you mean 'first'?" in caught.value.fix
 
 
-def test_without_runs_there_is_nothing_to_resume(tmp_path):
-    with pytest.raises(RunFolderError, match="no run"):
-        newest_run_folder(tmp_path)
+@pytest.mark.parametrize(
+    ("to_resume", "fix"), [(True, "leave --resume out to start one"), (False, "start one with: potluck train")]
+)
+def test_without_runs_the_fix_is_to_start_one(tmp_path, to_resume, fix):
+    with pytest.raises(RunFolderError, match="no run in") as newest:
+        newest_run_folder(tmp_path, to_resume=to_resume)
+    with pytest.raises(RunFolderError, match="no run 'first' in") as named:
+        find_run_folder(tmp_path, "first", to_resume=to_resume)
+    assert newest.value.fix == named.value.fix == fix
+
+
+def test_threads_may_replace_the_same_file_at_once(tmp_path):
+    """One of them must not rename or remove what another is still writing."""
+    path, texts = tmp_path / "file", [str(number) * 10_000 for number in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        for _ in range(10):
+            list(threads.map(lambda text: write_text(path, text), texts))
+            assert path.read_text() in texts
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_one_thread_may_replace_a_file_while_it_replaces_it(tmp_path):
+    path = tmp_path / "file"
+    with replacing(path) as outer:
+        write_text(path, "inner")
+        outer.write(b"outer")
+    assert path.read_text() == "outer"
 
 
 def test_a_write_that_fails_leaves_the_old_content_and_no_litter(tmp_path):

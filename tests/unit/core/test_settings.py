@@ -2,7 +2,7 @@ import pytest
 import yaml
 
 from potluck.core.errors import SettingsError
-from potluck.core.settings import combine, make_settings, read_settings_file, settings_to_record
+from potluck.core.settings import combine, given_values, make_settings, read_settings_file, settings_to_record
 
 
 def write(folder, text):
@@ -73,9 +73,26 @@ def test_a_flag_for_the_batch_replaces_the_other_kind_from_the_file():
     assert (settings.global_batch, settings.batch_size) == (None, 8)
 
 
+def test_all_that_is_wrong_in_a_file_is_told_at_once(tmp_path):
+    with pytest.raises(SettingsError) as told:
+        read_settings_file(write(tmp_path, "epohcs: 3\nglobal_batch: many\nseed: -1\n"))
+    for words in ("unknown key 'epohcs'", "global_batch in", "cannot be 'many'", "seed in"):
+        assert words in told.value.args[0]
+    assert "did you mean 'epochs'" in told.value.fix
+    assert "global_batch: " in told.value.fix
+
+
 @pytest.mark.parametrize(
     ("key", "value"), [("epochs", 0), ("global_batch", -1), ("learning_rate", 0), ("optimizer", "sdg"), ("seed", -1)]
 )
 def test_nonsense_is_refused(key, value):
     with pytest.raises(SettingsError, match=key):
         make_settings({key: value})
+
+
+def test_a_host_is_sent_only_what_somebody_said():
+    assert given_values([{"global_batch": 4, "data_dir": "x"}, {"batch_size": 8, "keep": ["rosa"]}]) == {
+        "data_dir": "x",
+        "batch_size": 8,
+        "keep": ["rosa"],
+    }

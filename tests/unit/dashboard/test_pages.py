@@ -9,10 +9,11 @@ from typer.testing import CliRunner
 from potluck.cli import app
 from potluck.dashboard import launching, warnings
 from potluck.dashboard.launching import APP, is_local, plan_service
+from potluck.dashboard.wrapped import wrapped_table
 from potluck.doctor.finding import Finding
 from potluck.events.log import EventLog
-from potluck.meeting.token import dashboard_password, load_or_make_token
-from tests.unit.report.runs import crashed, damaged, eventful, half_written
+from potluck.meeting.access.token import dashboard_password, load_or_make_token
+from tests.unit.report.runs import crashed, damaged, eventful, half_written, resumed
 
 PAGES = ("Runs", "Run", "Compare")
 
@@ -53,7 +54,21 @@ def test_the_real_run_is_all_there(open_page):
     for words in ("eventful", "Throughput", "Shares", "A mean step, by cause", "Machines coming and going", "finished"):
         assert words in shown
     assert {metric.label: metric.value for metric in app.metric}["step of 336"] == "210"
+    assert "Efficiency: 310.9 samples/s in these steps, against 437.2 samples/s, the sum of" in shown
     assert not app.error
+
+
+def test_a_pause_is_not_running_time(open_page):
+    resumed(open_page.runs_dir)
+    app = open_page("Run", run="resumed")
+    assert not app.exception, app.exception
+    assert "finished, 9.1 s without pauses of 4.4 s, on lily, rosa, fern" in texts(app)
+
+
+def test_long_lines_wrap_and_are_shown_as_they_are():
+    page = wrapped_table(("after", "what"), [("1 s", "saved /a/" + "long/" * 60 + "<b>![x](http://x)")])
+    assert "long/" * 60 + "&lt;b&gt;![x](http://x)</td>" in page
+    assert "overflow-wrap: anywhere" in page
 
 
 @pytest.mark.parametrize("make", [crashed, half_written, damaged])

@@ -3,23 +3,23 @@
 import pytest
 from msgspec.structs import replace
 
-from potluck.doctor.case import (
+from potluck.doctor.checks.catalogue import CLUSTER_CHECKS, examine_all
+from potluck.doctor.examination import (
     OPEN,
     REFUSED,
     SILENT,
     STALLED,
     STRANGER,
     UNREACHABLE,
-    Absence,
+    DialledLink,
     Examination,
-    Link,
-    Plan,
+    IntendedRun,
+    MissingAnswer,
     Reduction,
 )
-from potluck.doctor.catalogue import CLUSTER_CHECKS, examine_all, troubles
 from potluck.doctor.finding import FAIL, UNKNOWN, WARN
 from potluck.machine.facts import WIRELESS, Chain, Firewall, Route
-from tests.unit.doctor.snapshots import snapshot
+from tests.unit.doctor.snapshots import snapshot, troubles
 
 ADDRESSES = {"oak": "192.168.1.10", "ash": "192.168.1.11", "elm": "192.168.1.12"}
 BLOCKING = Firewall(tools=("nftables",), chains=(Chain(family="inet", table="filter", name="input", may_block=True),))
@@ -36,7 +36,7 @@ def machine(name, base="desktop", **changes):
 def link(source, target, outcome=OPEN, **measured):
     if outcome == OPEN:
         measured = {"round_trip_s": 2e-4, "bytes_per_s": 110e6, "clock_offset_s": 0.0, **measured}
-    return Link(source=source, target=target, outcome=outcome, **measured)
+    return DialledLink(source=source, target=target, outcome=outcome, **measured)
 
 
 def blocked(first, second, outcome=SILENT):
@@ -105,7 +105,7 @@ CASES = {
         "40 s ahead",
         cluster(link("oak", "ash", clock_offset_s=2.0)),
     ),
-    "peer-silent": (cluster(absent={"ivy": Absence(why="no answer")}), "ivy", FAIL, "switched on", cluster()),
+    "peer-silent": (cluster(absent={"ivy": MissingAnswer(why="no answer")}), "ivy", FAIL, "switched on", cluster()),
     "all-reduce": (
         cluster(reductions=(Reduction(machine="elm", error="a wrong thing"),)),
         "elm",
@@ -134,7 +134,7 @@ CASES = {
         "Gloo is used",
         cluster(machines=[cards("ash", "2.27.3"), cards("elm", "2.27.3")]),
     ),
-    "missing-machines": (cluster(plan=Plan(expected=("oak", "ivy"))), "ivy", FAIL, "joined", cluster()),
+    "missing-machines": (cluster(plan=IntendedRun(expected=("oak", "ivy"))), "ivy", FAIL, "joined", cluster()),
 }
 
 
@@ -157,7 +157,7 @@ def test_a_healthy_cluster_has_no_trouble():
 
 
 def test_what_nobody_looked_at_is_not_called_fine():
-    alone = Examination(machines=(machine("oak"),), absent={"ash": Absence(why="no answer")})
+    alone = Examination(machines=(machine("oak"),), absent={"ash": MissingAnswer(why="no answer")})
     assert [one.id for one in examine_all(alone) if one.id in CLUSTER_CHECKS] == ["peer-silent", "missing-machines"]
     silent, mtu = examine_all(alone, only=["mtu"])  # why it was not is said unasked
     assert (silent.id, silent.machine) == ("peer-silent", "ash")

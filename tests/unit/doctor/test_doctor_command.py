@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -42,7 +43,7 @@ def run(packages, tmp_path, monkeypatch):
     def run(*arguments, first=None, command=(), text=None, **variables):
         places = [str(place) for place in (first, packages, SOURCE) if place]
         environment = {"PATH": os.environ["PATH"], "PYTHONPATH": os.pathsep.join(places), "HOME": str(tmp_path)}
-        start = time.monotonic()
+        started, used = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime
         done = subprocess.run(
             [*command, *POTLUCK, *arguments],
             input=text,
@@ -54,7 +55,9 @@ def run(packages, tmp_path, monkeypatch):
             check=False,
         )
         assert "Traceback" not in done.stdout + done.stderr, done.stderr
-        done.seconds = time.monotonic() - start
+        worked_s = resource.getrusage(resource.RUSAGE_CHILDREN).ru_utime - used
+        # On a busy computer the same work takes longer; waits for what is missing would not be work.
+        done.is_quick = worked_s < 3 and time.monotonic() - started < max(3, 10 * worked_s)
         return done
 
     return run
@@ -65,7 +68,7 @@ def test_without_torch_it_says_so_quickly(run):
     assert "torch is not installed" in done.stdout
     assert "python -m pip install torch" in done.stdout
     assert done.returncode == 1
-    assert done.seconds < 3
+    assert done.is_quick
 
 
 def test_with_a_torch_that_fails_to_import(run, tmp_path):
@@ -79,7 +82,7 @@ def test_with_a_torch_that_fails_to_import(run, tmp_path):
     done = run("doctor", first=broken)
     assert "libcudart.so.12" in done.stdout
     assert "--force-reinstall torch==2.13.0" in done.stdout
-    assert done.seconds < 3
+    assert done.is_quick
 
 
 def test_without_ip_nft_and_all_other_programs(run):
@@ -87,7 +90,7 @@ def test_without_ip_nft_and_all_other_programs(run):
     facts = json.loads(done.stdout)["seen"]["machines"][0]
     assert [one for one in facts["interfaces"] if one["name"] == "lo"]
     assert facts["system"]["family"] == "linux"
-    assert done.seconds < 3
+    assert done.is_quick
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root, to become somebody else")
@@ -97,7 +100,7 @@ def test_as_an_ordinary_user(run, tmp_path):
     told = json.loads(done.stdout)
     assert "is_administrator" not in told["seen"]["machines"][0]["system"]
     assert len(told["findings"]) >= 30
-    assert done.seconds < 3
+    assert done.is_quick
 
 
 def test_tokens_and_user_names_are_left_out(run, tmp_path):
@@ -168,6 +171,18 @@ def test_explain_reads_a_file_or_standard_input(run, tmp_path):
     assert run("explain", text="all is well\n").returncode == 1
     assert "no machine" in run("explain", "--machine", "lily", text="").stderr
     assert "No such file" in run("explain", "nowhere.log").stderr
+
+
+def test_explain_takes_the_error_itself(run, tmp_path):
+    done = run("explain", "CUDA out of memory")
+    assert done.returncode == 0
+    assert "--micro-batch" in done.stdout
+    assert "out-of-memory" in run("explain", "CUDA", "out", "of", "memory").stdout
+    assert "out-of-memory" in run("explain", "-", text="CUDA out of memory\n").stdout
+    (tmp_path / "a log").write_text("Killed\n")
+    assert "killed" in run("explain", "a log").stdout
+    assert run("explain", "all is well").returncode == 1
+    assert run("explain", "x" * 5000).returncode == 1
 
 
 def test_an_error_of_a_library_is_explained_where_it_ends_a_command(monkeypatch, capsys):

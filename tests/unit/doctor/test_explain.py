@@ -2,9 +2,11 @@
 
 import pytest
 
-from potluck.doctor.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
+from potluck.doctor.checks.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
 from potluck.doctor.explain import explain
 from potluck.doctor.known_errors import KNOWN_ERRORS
+from potluck.doctor.known_in_potluck import KNOWN_IN_POTLUCK
+from potluck.doctor.known_in_scripts import KNOWN_IN_SCRIPTS
 
 TEXTS = [
     ("hostname-loopback", "RuntimeError: [enforce fail] connect [127.0.1.1]:48761: Connection refused"),
@@ -117,6 +119,68 @@ TEXTS = [
     ("native-fault", "exitcode  : -11 (pid: 4711)"),
     ("other-processor", "ended by SIGILL"),
     ("out-of-memory", "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB."),
+    ("killed", "Killed"),
+    ("killed", "train.sh: line 3:  4711 Killed                  python train.py"),
+    ("out-of-memory", "CUDA out of memory"),
+    ("nvidia-smi-missing", "nvidia-smi: command not found"),
+    ("nvidia-smi-missing", "bash: nvidia-smi: command not found"),
+    (
+        "nccl-system-error",
+        "torch.distributed.DistBackendError: NCCL error in: ProcessGroupNCCL.cpp:1691, unhandled system error "
+        "(run with NCCL_DEBUG=INFO for details), NCCL version 2.27.3",
+    ),
+    ("nccl-system-error", "NCCL ... unhandled system error"),
+    (
+        "ephemeral-ports",
+        "The client socket has timed out after 10000ms while trying to connect to (10.77.0.3, 41441)",
+    ),
+    (
+        "nobody-hosts",
+        "The client socket has timed out after 60000ms while trying to connect to (192.168.1.9, 29500).",
+    ),
+    ("nobody-hosts", "client socket has timed out after 60000ms ... 29500"),
+    # in scripts
+    ("module-missing", "ModuleNotFoundError: No module named 'timm'"),
+    ("module-missing", "ModuleNotFoundError"),
+    (
+        "two-devices",
+        "RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!",
+    ),
+    ("file-handles", "OSError: [Errno 24] Too many open files"),
+    ("read-only", "OSError: [Errno 30] Read-only file system: '/readonly/.potluck'"),
+    ("no-param-groups", "AttributeError: 'Sequential' object has no attribute 'param_groups'"),
+    ("dataset-without-length", "TypeError: object of type 'It' has no len()"),
+    ("loader-in-loader", "TypeError: 'DataLoader' object is not subscriptable"),
+    ("loader-argument", "TypeError: Run.loader() got an unexpected keyword argument 'batch_size'"),
+    ("loss-not-a-mean", "RuntimeError: a Tensor with 64 elements cannot be converted to Scalar"),
+    ("optimizer-missing", "TypeError: Run.prepare() missing 1 required positional argument: 'optimizer'"),
+    ("prepared-attribute", "AttributeError: 'SharedLoader' object has no attribute 'dataset'"),
+    ("prepared-attribute", "TypeError: 'PreparedModel' object is not subscriptable"),
+    ("loss-not-a-number", "epoch 2/2  step 30/40  loss not a number  900 samples/s"),
+    ("bad-text", "UnicodeDecodeError: 'utf-8' codec can't decode byte 0xff in position 49: invalid start byte"),
+    ("bad-text", "msgspec.DecodeError: JSON is malformed: invalid character (byte 0)"),
+    ("recursion", "RecursionError: maximum recursion depth exceeded while calling a Python object"),
+    # of Potluck itself
+    ("not-a-member", "error: this host does not know this machine"),
+    ("host-silent", "error: the host at 10.77.0.2:29500 does not answer"),
+    ("host-silent", "rosa does not answer for 12 s; what runs here waits for it"),
+    ("host-failed", "no account: the host answers with status 500"),
+    ("too-many-answers", "too many wrong answers from 10.77.0.2"),
+    ("not-joined", "error: this machine has not joined a host"),
+    ("no-script", "error: there is no script --solo"),
+    ("no-run", "error: there is no run in /root/experiments to resume"),
+    ("other-model", "fern-0 trains another model than rosa-0"),
+    ("step-not-applied", "the loop asks for the next batch, but step 1 was never applied"),
+    ("no-new-gradient", "optimizer.step was called without a new gradient"),
+    ("no-data", "the run has no data yet"),
+    (
+        "graceful-shutdown",
+        "asyncio.exceptions.CancelledError: Task cancelled, timeout graceful shutdown exceeded",
+    ),
+    ("account-race", "FileNotFoundError: '.../two_opt-1/.account.json.90.tmp' -> '.../account.json'"),
+    ("page-not-open", "ERR_CONNECTION_REFUSED"),
+    ("plot-failed", "thread '<unnamed>' panicked at vl_convert_rs/src/converter.rs:880"),
+    ("cut-request", "h11._util.LocalProtocolError: Can't send data when our state is ERROR"),
 ]
 
 
@@ -149,11 +213,26 @@ ONLY_IN_TEXTS = {
     "native-fault",
     "other-processor",
     "out-of-memory",
+    "nccl-system-error",
+    "nvidia-smi-missing",
+    *(known.id for known in (*KNOWN_IN_SCRIPTS, *KNOWN_IN_POTLUCK)),
 }
 
 
 def test_other_ids_are_those_of_checks():
     assert {known.id for known in KNOWN_ERRORS} - set(MACHINE_CHECKS) - set(CLUSTER_CHECKS) == ONLY_IN_TEXTS
+
+
+def test_a_worker_zero_that_was_not_started_is_named_as_a_cause():
+    (found,) = explain("The client socket has timed out after 60000ms while trying to connect to (10.0.0.1, 29500)")
+    assert "MASTER_ADDR" in found.cause
+    assert "RANK=0" in found.cause
+    assert "firewall" in found.cause
+
+
+def test_a_missing_package_is_named():
+    (found,) = explain("ModuleNotFoundError: No module named 'timm'")
+    assert "pip install timm" in found.fix
 
 
 def test_machines_are_named():
@@ -211,10 +290,8 @@ Traceback (most recent call last):
 ValueError: Expected input batch_size (32) to match target batch_size (16).
 KeyError: 'state_dict'
 FileNotFoundError: [Errno 2] No such file or directory: 'data/train.csv'
-ModuleNotFoundError: No module named 'timm'
 UserWarning: The given NumPy array is not writable
 RuntimeError: mat1 and mat2 shapes cannot be multiplied (32x512 and 256x10)
-RuntimeError: Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu!
 AssertionError
 PermissionError: [Errno 13] Permission denied: 'experiments/first'
 requests.exceptions.HTTPError: 404 Client Error: Not Found for url
@@ -230,11 +307,12 @@ MemoryError
 ZeroDivisionError: float division by zero
 KeyboardInterrupt
 warning: timeout of 30 s is set for the download
-Killed
 Segmentation fault (core dumped)
-loss is nan at step 113
 the connection was closed by the user
+process 17 was killed by the administrator
+Killed processes: 0
+loss is finite at step 113
+nvidia-smi prints a table
 time out for lunch
-OSError: [Errno 24] Too many open files
 """.strip().splitlines()
 UNRELATED = _unrelated()

@@ -8,7 +8,7 @@ import tree_sitter
 import tree_sitter_powershell
 
 from potluck.core.errors import SettingsError
-from potluck.doctor.catalogue import examine_machine
+from potluck.doctor.checks.catalogue import examine_machine
 from potluck.doctor.finding import BASH, POWERSHELL
 from potluck.doctor.fix_script import parse_peer, write_fix_script
 from tests.unit.doctor.snapshots import NAMES, snapshot

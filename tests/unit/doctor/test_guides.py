@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from potluck.doctor.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
+from potluck.doctor.checks.catalogue import CLUSTER_CHECKS, MACHINE_CHECKS
 
 DOCS = Path(__file__).parents[3] / "docs"
 GUIDES = ("windows", "cable", "wifi", "containers", "cpu-only", "all-gpu")

@@ -1,13 +1,14 @@
 """Every check of one machine: what makes it speak up, and a near miss that must stay silent."""
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
-from potluck.doctor.case import Peer, Plan
-from potluck.doctor.catalogue import MACHINE_CHECKS, examine_machine, troubles
+from potluck.doctor.checks.catalogue import MACHINE_CHECKS, examine_machine
+from potluck.doctor.examination import IntendedRun, Peer
 from potluck.doctor.finding import FAIL, OK, WARN
-from potluck.machine.facts import Gpu, Interface, Listener, Power, Resolved, Space, from_json, to_json
-from tests.unit.doctor.snapshots import NAMES, knowing, snapshot, with_variables
+from potluck.machine.facts import Facts, Gpu, Interface, Listener, Power, Resolved, Space
+from tests.unit.doctor.snapshots import NAMES, knowing, snapshot, troubles, with_variables
 
 DESKTOP, GPU = snapshot("desktop"), snapshot("gpu_desktop")
 NAT, MIRRORED, WIFI_FIRST = snapshot("wsl2_nat"), snapshot("wsl2_mirrored"), snapshot("wsl2_mirrored_wifi_first")
@@ -148,14 +149,14 @@ def test_the_port_that_potluck_host_has_is_no_trouble():
         (taken.addresses[0], 29501, FAIL),
         ("192.0.2.1", 29500, FAIL),
     ):
-        (finding,) = examine_machine(taken, Plan(host=address, host_port=host_port), only=["port-in-use"])
+        (finding,) = examine_machine(taken, IntendedRun(host=address, host_port=host_port), only=["port-in-use"])
         assert finding.status == status
 
 
 def test_a_machine_that_has_joined_needs_no_other_port():
     taken = replace(DESKTOP, listeners=CASES["port-in-use"][0].listeners)
     assert [one.status for one in examine_machine(taken, only=["port-in-use"])] == [WARN]
-    joined = Plan(host="192.0.2.1", host_port=29500)
+    joined = IntendedRun(host="192.0.2.1", host_port=29500)
     assert [one.status for one in examine_machine(taken, joined, only=["port-in-use"])] == [OK]
 
 
@@ -171,12 +172,12 @@ def test_only_a_host_must_be_dialled(facts, words):
     """Behind NAT or on a bridge a machine joins and trains; if it is to host, one port has to lead in."""
     (finding,) = examine_machine(facts, only=["cannot-host"])
     assert finding.status == OK
-    (finding,) = examine_machine(facts, Plan(is_host=True), only=["cannot-host"])
+    (finding,) = examine_machine(facts, IntendedRun(is_host=True), only=["cannot-host"])
     assert finding.status == FAIL
     printed = [text for fix in finding.fixes for text in (fix.note, *fix.commands)]
     assert words in "\n".join(printed)
     for well in (DESKTOP, MIRRORED, LAB):
-        assert [one.status for one in examine_machine(well, Plan(is_host=True), only=["cannot-host"])] == [OK]
+        assert [one.status for one in examine_machine(well, IntendedRun(is_host=True), only=["cannot-host"])] == [OK]
 
 
 def test_every_check_has_a_case():
@@ -225,7 +226,7 @@ def test_each_kind_of_machine_has_its_troubles_and_no_others(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_snapshot_survives_being_written_and_read(name):
-    assert from_json(to_json(snapshot(name))) == snapshot(name)
+    assert msgspec.json.decode(msgspec.json.encode(snapshot(name)), type=Facts) == snapshot(name)
 
 
 def test_findings_come_worst_first():
@@ -243,7 +244,7 @@ def test_commands_for_root_get_sudo_only_where_the_user_is_not_root():
 
 
 def test_a_known_peer_is_written_into_the_hosts_file():
-    plan = Plan(peers=(Peer(name="ash", address="192.168.1.11"),))
+    plan = IntendedRun(peers=(Peer(name="ash", address="192.168.1.11"),))
     (finding,) = examine_machine(knowing(DESKTOP, ash=""), plan, only=["name-unresolvable"])
     assert finding.status == WARN  # Potluck uses addresses
     assert "192.168.1.11 ash" in finding.fixes[0].commands[0]

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
-from potluck.doctor.case import OPEN, REFUSED, STRANGER, Absence, Plan
+from potluck.doctor.examination import OPEN, REFUSED, STRANGER, IntendedRun, MissingAnswer
 from potluck.doctor.probing.asks import ClosePort, Dial, Done, Introduce, OpenPort, StationLostError
 from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenError
 from potluck.doctor.probing.conducting import Seat, examine_stations, rounds
@@ -190,7 +190,7 @@ def test_a_wrong_token_says_what_to_copy():
 def test_a_machine_where_nobody_listens_is_told_apart_from_a_name_nobody_knows():
     with socket.create_server((HERE, 0)) as server:
         port = server.getsockname()[1]
-    seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], Plan(), with_torch=False)
+    seen = reach_machines([f"{HERE}:{port}", "nobody.invalid"], IntendedRun(), with_torch=False)
     assert "potluck doctor --listen" in seen.absent[HERE].fix
     assert "name is not known" in seen.absent["nobody.invalid"].why
 
@@ -219,7 +219,7 @@ def test_a_machine_that_vanishes_is_absent_and_the_others_are_examined():
         seen = examine_stations([Seat(station, HERE), Seat(Gone(), "10.9.9.9")], with_torch=False)
     finally:
         station.close()
-    assert seen.absent == {"10.9.9.9": Absence(why="it has gone")}
+    assert seen.absent == {"10.9.9.9": MissingAnswer(why="it has gone")}
     assert len(seen.machines) == 1
 
 
@@ -243,7 +243,7 @@ def test_a_machine_that_is_reached_by_its_name_is_examined_by_its_address():
         try:
             line = listener.stdout.readline()
             token, port = re.search(r"--reach (\w+)@[^:]*:(\d+)", line).groups()
-            seen = reach_machines([f"{token}@localhost:{port}"], Plan(), with_torch=False)
+            seen = reach_machines([f"{token}@localhost:{port}"], IntendedRun(), with_torch=False)
         finally:
             listener.terminate()
     assert HERE in seen.addresses.values()

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potluck.core.errors import CheckpointError
-from potluck.engine.checkpoint_file import check_whole, plain, read_checkpoint, write_checkpoint
+from potluck.engine.checkpoints.checkpoint_file import check_whole, plain, read_checkpoint, write_checkpoint
 
 STATE = {"format": 1, "model": {"weight": torch.arange(1000.0)}, "nested": [1, (2.5, "x", None, True)]}
 

@@ -4,9 +4,10 @@ import time
 import pytest
 import torch
 
+from potluck.core.checkpoint_names import checkpoint_files, checkpoint_name
 from potluck.core.errors import CheckpointError
-from potluck.engine import checkpoints
-from potluck.engine.checkpoints import CheckpointWriter, checkpoint_files, checkpoint_name, newest_whole
+from potluck.engine.checkpoints import checkpoints
+from potluck.engine.checkpoints.checkpoints import CheckpointWriter, newest_whole
 
 STATE = {"weight": torch.zeros(3)}
 

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.utils.data import Dataset, TensorDataset
 
-from potluck.engine.fetching import FetchAhead, FetchNow, Samples, to_device
-from potluck.engine.position import DataOrder, Slice
+from potluck.engine.data.fetching import FetchAhead, FetchNow, Samples, to_device
+from potluck.engine.order.position import DataOrder, Slice
 from tests.training import largest_difference, make_data, train
 
 

@@ -4,7 +4,7 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import UsageError
-from potluck.engine.gradient_checkpointing import checkpoint_blocks, find_blocks
+from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks, find_blocks
 
 
 def make_model():

@@ -1,5 +1,6 @@
 """Pure decisions of a group: the split, the backend, the patience, the check that parts add up."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -7,14 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
-from potluck.engine.addresses import address_towards, host_and_port
-from potluck.engine.backend import check_backend, choose_backend
-from potluck.engine.exchange import Contribution, Sums, are_whole
-from potluck.engine.patience import Patience
-from potluck.engine.position import Slice
-from potluck.engine.roster import Member, Roster, tell_changes
+from potluck.engine.group.addresses import address_towards, host_and_port
+from potluck.engine.group.backend import check_backend, choose_backend
+from potluck.engine.group.gradients import Contribution, GradientSums, are_whole
+from potluck.engine.group.roster import Member, Roster, group_change
+from potluck.engine.group.timeouts import StepTimeout
+from potluck.engine.order.position import Slice
+from potluck.events.progress_lines import group_lines
 from potluck.planning.costs import bucket_bytes
-from potluck.planning.split import split_by_shares
+from potluck.planning.replanning.setting import WorkerIntroduction
+from potluck.planning.split import slice_of, split_by_shares
 
 
 @given(batch=st.integers(0, 500), shares=st.lists(st.integers(0, 50), min_size=1, max_size=8))
@@ -27,6 +30,14 @@ def test_parts_cover_the_batch_in_order(batch, shares):
         assert all(len(part) == 0 for part, share in zip(parts, shares, strict=True) if share == 0)
 
 
+@given(st.integers(0, 500), st.lists(st.tuples(st.integers(0, 50), st.booleans()), min_size=1, max_size=8))
+def test_slices_of_those_who_take_part_cover_the_batch_in_order(batch, workers):
+    shares, takers = [share for share, _ in workers], [index for index, (_, takes) in enumerate(workers) if takes]
+    slices = [slice_of(worker, batch, shares, takers) for worker in range(len(workers))]
+    assert [sample for each in slices for sample in each] == (list(range(batch)) if takers else [])
+    assert all(len(each) == 0 for worker, each in enumerate(slices) if worker not in takers)
+
+
 def test_shares_that_add_up_to_the_batch_are_the_sizes():
     assert [len(part) for part in split_by_shares(16, [13, 0, 3])] == [13, 0, 3]
 
@@ -37,7 +48,7 @@ def test_parts_that_meet_are_whole_and_others_are_not(batch, cuts, step):
     parts = [Slice(step, a, b) for a, b in pairwise(ends)]
 
     def sums(parts):
-        return Sums(*map(sum, zip(*(Contribution(p, 1.0, 0.0, 1.0).numbers() for p in parts), strict=True)))
+        return GradientSums(*map(sum, zip(*(Contribution(p, 1.0, 0.0, 1.0).numbers() for p in parts), strict=True)))
 
     assert are_whole(sums(parts), step, batch)
     assert not are_whole(sums([*parts, parts[0]]), step, batch)
@@ -59,7 +70,7 @@ def test_nccl_needs_the_same_version_everywhere():
 
 
 def test_patience_follows_the_steps():
-    patience = Patience()
+    patience = StepTimeout()
     assert patience.timeout().total_seconds() == 20
     for _ in range(5):
         patience.committed(0.1)
@@ -74,7 +85,7 @@ def test_patience_follows_the_steps():
 
 
 def test_a_slow_peer_that_lives_is_waited_for_longer_each_time():
-    patience = Patience()
+    patience = StepTimeout()
     for _ in range(5):
         patience.committed(0.1)
     waits = []
@@ -93,34 +104,47 @@ def member(name, machine=None, *, step=0, weights=""):
     return Member(
         name=name,
         machine=machine or name,
-        share=1,
         step=step,
         state_address="",
         model="",
         nccl="",
+        introduction=WorkerIntroduction(),
         weights=weights,
     )
+
+
+def change(before, now, **values):
+    return group_change(before, now, **{"step": 1, "quorum_id": 4, "has_stopped": False, "stall_s": 0.1, **values})
 
 
 def test_machines_that_leave_and_come_are_told_by_name():
     before = Roster((member("bo-0", "bo"), member("bo-1", "bo"), member("lily-0", "lily")), 0)
     after = Roster((member("bo-0", "bo"), member("rosa-0", "rosa")), 0)
-    assert tell_changes(before, before, 7, 0.0) == []
-    assert tell_changes(before, after, 812, 1.04) == [
+    assert change(before, before, step=7, stall_s=0.0) is None
+    changed = change(before, after, step=812, stall_s=1.04)
+    assert changed.left == {"lily": [], "bo": ["bo-1"]}
+    assert changed.joined == {"rosa": []}
+    assert group_lines(changed) == [
         "lily left at step 812; 2 machines go on (1.0 s)",
         "a worker of bo (bo-1) left at step 812; 2 machines go on (1.0 s)",
         "rosa joined at step 812; 2 machines go on (1.0 s)",
     ]
-    assert tell_changes(after, Roster(after.members[:1], 0), 9, 1.0) == [
-        "rosa left at step 9; 1 machine goes on (1.0 s)"
-    ]
+    changed = change(after, Roster(after.members[:1], 0), step=9, stall_s=1.0)
+    assert group_lines(changed) == ["rosa left at step 9; 1 machine goes on (1.0 s)"]
+
+
+def test_a_change_of_the_group_says_whether_who_left_had_said_so():
+    one, both = Roster((member("bo-0", "bo"),), 0), Roster((member("bo-0", "bo"), member("lily-0", "lily")), 0)
+    assert change(one, both).reason == "joined"
+    assert change(both, one).reason == "lost"
+    assert change(both, one, has_stopped=True).reason == "stopped"
 
 
 def test_where_weights_differ_those_of_a_trained_worker_count():
     fresh = Roster((member("a", step=4, weights="x"), member("b", step=4, weights="y"), member("c", step=1)), 1)
-    assert fresh.example.name == "a"
+    assert fresh.reference.name == "a"
     trained = Roster((member("a", step=4, weights="x"), member("b", step=4), member("c", step=1)), 0)
-    assert trained.example.name == "b"
+    assert trained.reference.name == "b"
 
 
 def test_who_is_behind_takes_nothing():
@@ -141,3 +165,13 @@ def test_buckets_leave_little_that_backward_cannot_hide():
     assert bucket_bytes(1_500_000) == 1 << 20
     assert bucket_bytes(102 << 20) == (102 << 20) // 16
     assert bucket_bytes(10 << 30) == 25 << 20
+
+
+def test_a_group_is_whole_when_nobody_waits_for_others_who_are_missing():
+    first, second = member("first"), member("second")
+    waits = replace(first, awaited=("first", "second"))
+    assert Roster((first, second), 0).is_whole
+    assert Roster((first,), 0).is_whole
+    assert Roster((waits, second), 1).is_whole
+    assert not Roster((waits,), 0).is_whole
+    assert not Roster((waits, member("third")), 1).is_whole  # the third spoils the step too, and waits for nobody

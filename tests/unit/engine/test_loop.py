@@ -9,9 +9,10 @@ from torch import nn
 
 import potluck
 from potluck.core.errors import CheckpointError, RunFolderError, SettingsError, UsageError
-from potluck.engine.step import Step
+from potluck.engine.steps.step import Step
 from potluck.events.log import read_records
 from potluck.events.types import MetricsLogged, RunEnded, StepCommitted
+from tests.fake_group import FakeGroup
 from tests.training import make_data, make_mlp, train
 
 
@@ -99,12 +100,16 @@ def test_calls_outside_the_loop_are_told(loop):
         loop.optimizer.step()
 
 
-def test_everything_is_made_once(loop):
-    with pytest.raises(UsageError, match=r"run\.loader was called twice"):
+def test_there_is_one_dataset_to_train_on(loop):
+    with pytest.raises(UsageError, match=r"run\.loader was called twice") as caught:
         loop.run.loader(make_data(), global_batch=8)
-    model = make_mlp()
-    with pytest.raises(UsageError, match=r"run\.prepare was called twice"):
-        loop.run.prepare(model, torch.optim.SGD(model.parameters(), lr=1.0))
+    assert "run.evaluate" in caught.value.fix
+
+
+def test_nothing_is_prepared_after_training_began(loop):
+    next(loop.run.epochs(1))
+    with pytest.raises(UsageError, match="after training began"):
+        loop.run.prepare(make_mlp())
 
 
 def test_the_order_of_calls_is_told(workplace):
@@ -120,16 +125,6 @@ def test_the_order_of_calls_is_told(workplace):
 def test_a_closure_is_refused(loop):
     with pytest.raises(UsageError, match="closure"):
         loop.optimizer.step(lambda: None)
-
-
-def test_leaving_the_loader_early_goes_on_where_it_was(loop):
-    seen = []
-    for epoch in loop.run.epochs(2):
-        for batch in loop.loader:
-            loop.step(batch)
-            seen.append((epoch, loop.run.step))
-            break
-    assert seen == [(0, 1), (0, 2), (0, 3), (1, 4), (1, 5), (1, 6)]
 
 
 def test_max_steps_ends_in_the_middle_of_an_epoch(workplace):
@@ -201,10 +196,8 @@ def test_clipping_acts_on_the_global_mean_gradient(workplace):
 
 
 def test_a_spoiled_step_is_tried_again_with_the_same_samples(workplace, monkeypatch):
-    from potluck.engine.group import Alone
-
-    verdicts = iter([True, False, False, True, False, True])
-    monkeypatch.setattr(Alone, "commit", lambda self: next(verdicts))
+    group = FakeGroup(verdicts=[True, False, False, True, False, True])
+    monkeypatch.setattr("potluck.engine.start.SoloGroup", lambda: group)
     with potluck.start("spoiled", device="cpu") as run:
         loop = Loop(run, scheduler=True)
         batches = []
@@ -213,11 +206,11 @@ def test_a_spoiled_step_is_tried_again_with_the_same_samples(workplace, monkeypa
                 batches.append((run.step, batch[0]))
                 loop.step(batch)
                 loop.scheduler.step()
-        assert [step for step, _ in batches] == [0, 1, 1, 1, 2, 2]
+        assert [step for step, _ in batches] == [part.step for part in group.begun] == [0, 1, 1, 1, 2, 2]
         assert torch.equal(batches[1][1], batches[3][1])
         assert loop.inner.param_groups[0]["lr"] == 0.5**3
         spoiled = loop.model[0].weight.clone()
-    monkeypatch.setattr(Alone, "commit", lambda self: True)
+    monkeypatch.setattr("potluck.engine.start.SoloGroup", FakeGroup)
     with potluck.start("calm", device="cpu") as run:
         loop = Loop(run, scheduler=True)
         for _ in run.epochs(1):
@@ -254,7 +247,7 @@ def test_work_and_reading_are_timed_under_their_names_however_small_the_pieces(w
             self.inner = make_mlp()
 
         def forward(self, inputs):
-            time.sleep(0.01)
+            time.sleep(0.02)
             return self.inner(inputs)
 
     def collate(samples):
@@ -274,8 +267,10 @@ def test_work_and_reading_are_timed_under_their_names_however_small_the_pieces(w
     timings = [event.timing for event in events("timed", StepCommitted)]
     assert len(timings) == 3
     for timing in timings:
-        assert timing.compute_s >= 0.01 * num_pieces
-        assert 0.003 * num_pieces <= timing.data_wait_s < timing.compute_s
+        assert timing.compute_s >= 0.02 * num_pieces
+        assert timing.data_wait_s >= 0.003 * num_pieces
+    # A busy computer may hold up the reading of some steps; work that counts as reading would be in all of them.
+    assert min(timing.data_wait_s for timing in timings) < 0.02 * num_pieces
 
 
 def test_metrics_of_ones_own_are_kept(loop):
@@ -328,8 +323,8 @@ def test_a_step_is_told_in_words_of_the_user():
         step.finish()
 
 
-def test_a_diverged_model_stays_resumable(workplace):
-    with potluck.start("nan", device="cpu") as run:
+def test_numbers_that_are_none_can_be_told_and_read(workplace):
+    with pytest.raises(SystemExit), potluck.start("nan", device="cpu") as run:
         loop = Loop(run)
         for _ in run.epochs(1):
             for batch in loop.loader:
@@ -341,8 +336,6 @@ def test_a_diverged_model_stays_resumable(workplace):
     assert str(scores["x"]) == "nan"
     summary = json.loads((potluck_folder("nan") / "logs" / "rank_0_metrics.json").read_text())
     assert (summary["loss"], summary["metrics"]["bad"], summary["scores"]["held_out_x"]) == (None, None, None)
-    with potluck.start("nan", device="cpu", resume=True) as run:
-        assert run.step == 3
 
 
 def test_clearing_the_model_between_micro_batches_does_nothing(workplace):
@@ -382,13 +375,14 @@ def test_a_step_left_in_the_middle_leaves_no_gradient_behind(workplace):
     def train_with(name, *, leaves):
         with potluck.start(name, device="cpu", micro_batch=3) as run:
             loop = Loop(run)
-            for number, _ in enumerate(run.epochs(1)):
-                for batch in loop.loader:
-                    loop.run.backward(loop.loss(batch))
-                    if leaves and number == 0 and run.step == 1:
-                        break
-                    loop.optimizer.step()
-                    loop.optimizer.zero_grad()
+            for _ in run.epochs(1):
+                for times in (1, 2) if leaves else (2,):  # the second loop goes on with the same epoch
+                    for batch in loop.loader:
+                        loop.run.backward(loop.loss(batch))
+                        if times == 1 and run.step == 1:
+                            break
+                        loop.optimizer.step()
+                        loop.optimizer.zero_grad()
             return loop.model[0].weight
 
     assert torch.equal(train_with("leaves", leaves=True), train_with("stays", leaves=False))
@@ -404,7 +398,7 @@ def test_a_failed_start_may_be_repeated_under_its_name(workplace):
 
 
 def test_a_first_error_is_not_hidden_by_a_later_one(workplace, monkeypatch):
-    from potluck.engine.journal import Journal
+    from potluck.engine.steps.journal import Journal
 
     def full(*_):
         raise OSError(28, "No space left on device")
@@ -420,15 +414,23 @@ def test_a_first_error_is_not_hidden_by_a_later_one(workplace, monkeypatch):
         assert run.step == 0
 
 
-def test_hooks_and_late_groups_are_the_optimizers_own(loop):
-    seen = []
-    extra = loop.model[3].bias
-    loop.optimizer.register_step_post_hook(lambda *_: seen.append(1))
-    assert any(parameter is extra for group in loop.optimizer.param_groups for parameter in group["params"])
-    for _ in loop.run.epochs(1):
-        for batch in loop.loader:
-            loop.step(batch)
-    assert len(seen) == 3
+def test_hooks_and_late_groups_are_the_optimizers_own(workplace):
+    model, seen = make_mlp(), []
+    *early, late = model.parameters()
+    before = late.detach().clone()
+    with potluck.start("late", device="cpu") as run:
+        prepared, optimizer = run.prepare(model, inner := torch.optim.SGD(early, lr=0.1))
+        optimizer.register_step_post_hook(lambda *_: seen.append(1))
+        optimizer.add_param_group({"params": [late], "lr": 0.5})
+        assert [group["lr"] for group in inner.param_groups] == [0.1, 0.5]
+        loader = run.loader(make_data(8), global_batch=8)
+        for _ in run.epochs(1):
+            for inputs, targets in loader:
+                run.backward(nn.functional.cross_entropy(prepared(inputs), targets))
+                gradient = late.grad.clone()
+                optimizer.step()
+    assert len(seen) == 1
+    assert torch.allclose(late, before - 0.5 * gradient)
 
 
 def test_nothing_to_train_is_told(workplace):

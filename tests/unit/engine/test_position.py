@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.engine.position import DataOrder, Slice, cut
+from potluck.engine.order.position import DataOrder, Slice, cut
 
 
 @given(

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 import potluck
-from potluck.engine.precision import Precision
+from potluck.engine.compute.precision import Precision
 from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
 from tests.training import largest_difference, make_data, make_mlp, train

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from potluck.engine.position import DataOrder
+from potluck.engine.order.position import DataOrder
 from tests.training import largest_difference, make_data, make_mlp, train, train_plainly
 
 
@@ -28,7 +28,7 @@ def test_a_cap_of_7_with_a_global_batch_of_32_equals_the_uncapped_run(workplace)
 
 def test_without_the_weighting_the_law_breaks(workplace, monkeypatch):
     """33 samples in micro-batches of 7, 7, 7, 6, 6: a plain mean of means is off."""
-    from potluck.engine.step import Step
+    from potluck.engine.steps.step import Step
 
     weighted, _ = train("weighted", data=make_data(33), global_batch=33, micro_batch=7)
     monkeypatch.setattr(Step, "add", lambda step, loss, count, add=Step.add: min(0.2, add(step, loss, count)))

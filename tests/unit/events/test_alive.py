@@ -7,7 +7,7 @@ import signal
 import pytest
 
 from potluck.core.run_folder import RunFolder
-from potluck.events.alive import Vigils, is_alive
+from potluck.events.alive import HostLocks, is_alive
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def folder(tmp_path):
 
 
 def test_a_host_says_that_a_run_goes_on_and_when_no_more(folder):
-    vigils = Vigils()
+    vigils = HostLocks()
     assert not is_alive(folder)
     vigils.note(folder, goes_on=True)
     vigils.note(folder, goes_on=True)
@@ -27,7 +27,7 @@ def test_a_host_says_that_a_run_goes_on_and_when_no_more(folder):
 
 
 def watch(folder, pipe):
-    Vigils().note(folder, goes_on=True)
+    HostLocks().note(folder, goes_on=True)
     pipe.send("held")
     signal.pause()
 
@@ -46,7 +46,7 @@ def test_a_killed_host_leaves_no_living_run(folder):
 
 def test_a_folder_that_is_gone_is_no_error(folder):
     gone = RunFolder(folder.path / "gone")
-    vigils = Vigils()
+    vigils = HostLocks()
     vigils.note(gone, goes_on=True)
     vigils.note(gone, goes_on=False)
     assert not is_alive(gone)

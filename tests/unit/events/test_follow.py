@@ -79,4 +79,4 @@ def test_another_file_under_the_same_name_is_read_from_its_start(tmp_path):
 def test_steps_by_their_sums_give_the_state_of_steps_one_by_one():
     steps = [StepCommitted(step=n, epoch=0, samples=8, loss=1 / n, seconds=0.5, skipped=n == 2) for n in range(1, 5)]
     one_by_one = replay(Record(sequence=n, time=float(n), event=step) for n, step in enumerate(steps))
-    assert after_steps(RunState(), steps[-1], at=3.0, samples=32, seconds=2.0, skipped=1) == one_by_one
+    assert after_steps(RunState(), steps[-1], lowest_step=1, at=3.0, samples=32, seconds=2.0, skipped=1) == one_by_one

@@ -53,9 +53,17 @@ def test_what_a_resume_undid_does_not_count():
         ended(1),
         STARTED,
         RunResumed(step=3, checkpoint="c"),
+        step(4),
     )
-    assert (state.step, state.epoch, state.times_resumed) == (3, 1, 1)
+    assert (state.step, state.epoch, state.times_resumed) == (4, 2, 1)
     assert [row.epoch for row in state.epochs] == [0]
+
+
+def test_what_a_worker_with_an_older_checkpoint_is_healed_with_lasts():
+    before = (STARTED, BEGAN, step(1), step(2), ended(0), step(3), step(4), ended(1), STARTED)
+    state = state_after(*before, RunResumed(step=2, checkpoint="c"), step(5))
+    assert state.step == 5
+    assert [row.epoch for row in state.epochs] == [0, 1]
 
 
 def test_a_restarted_run_is_running_again():

@@ -98,7 +98,6 @@ def test_garbage_gets_no_answer_and_members_still_pass(identities):
             # After the greeting it is TLS that answers, with an alert and nothing else.
             assert len(await answer_to(scene, GREETING + os.urandom(5000))) < 100
             assert await scene.pass_through() < 1.0
-            assert scene.entrance.num_refused == 6
 
     asyncio.run(run())
 

@@ -11,7 +11,7 @@ from potluck.gates.gate import Gate
 from potluck.gates.identity import load_or_make
 from potluck.gates.links import BROKEN
 from potluck.gates.loopback import address_of, choose_block
-from potluck.gates.messages import Control, Expose, Letter, Member, Open, Ports, Settings
+from potluck.gates.messages import ClusterMachine, Control, Expose, Letter, Open, Ports, Settings
 from potluck.gates.ways import dial
 
 NAMES = ("host", "ann", "bob")
@@ -49,7 +49,7 @@ class Cluster:
         port = 9 if is_blind else self.listeners[name].getsockname()[1]
         number = NAMES.index(name) + 1
         certificate = self.identities[name].certificate
-        return Member(machine=name, number=number, certificate=certificate, addresses=("127.0.0.1",), port=port)
+        return ClusterMachine(machine=name, number=number, certificate=certificate, addresses=("127.0.0.1",), port=port)
 
     def tell(self, *names):
         for name in names or NAMES:
@@ -78,7 +78,7 @@ class Cluster:
         server = await asyncio.start_server(echo, address, 0)
         self.servers.append(server)
         port = server.sockets[0].getsockname()[1]
-        await self.gates[name].expose(1, Expose(run="run", ports={port: "bulk"}, waits=False))
+        await self.gates[name].ports.expose(1, Expose(run="run", ports={port: "bulk"}, waits=False))
         return port
 
 
@@ -173,7 +173,7 @@ def test_a_gate_that_starts_again_hears_of_ports_through_the_host(identities):
 
 def known_ports(gate):
     """Of ann's; on one loopback interface nobody can stand in for another's open port."""
-    told = gate._announced.get("ann")
+    told = gate.ports.announced.get("ann")
     return {port for ports in told.runs.values() for port in ports} if told else set()
 
 
@@ -187,7 +187,7 @@ def test_a_letter_that_asks_for_impossible_ports_disturbs_nobody(identities, por
             await end.send(Control(place="elsewhere"))
             await end.send(Letter(sender="bob", to="host", body=Ports(version=1, runs={"run": ports})))
             await asyncio.sleep(0.3)
-            assert "bob" not in cluster.gates["host"]._announced
+            assert "bob" not in cluster.gates["host"].ports.announced
             end.close()
             cluster.runs = {"run": NAMES, "another": NAMES}
             cluster.tell("host")

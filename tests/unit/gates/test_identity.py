@@ -37,7 +37,7 @@ def test_a_damaged_one_says_what_to_remove(tmp_path, file, content):
         path.write_text(content)
     with pytest.raises(GateError, match="identity") as refused:
         load_or_make(tmp_path / "identity")
-    assert f"rm -r '{tmp_path / 'identity'}'" in refused.value.fix
+    assert f"rm -r {tmp_path / 'identity'};" in refused.value.fix
 
 
 def test_another_machines_key_does_not_fit(tmp_path):

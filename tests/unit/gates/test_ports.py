@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.gates.messages import Member, Ports, Settings
+from potluck.gates.messages import ClusterMachine, Ports, Settings
 from potluck.gates.ports import ExposedPorts, StandIn, in_run, wanted_stand_ins
 
 NAMES = ("rosa", "lily", "fern", "iris")
@@ -11,7 +11,7 @@ NAMES = ("rosa", "lily", "fern", "iris")
 
 def settings(machine, runs, members=NAMES):
     known = tuple(
-        Member(machine=name, number=number, certificate="", addresses=(), port=29500)
+        ClusterMachine(machine=name, number=number, certificate="", addresses=(), port=29500)
         for number, name in enumerate(NAMES, start=1)
         if name in members
     )

@@ -4,8 +4,7 @@ import time
 
 import pytest
 
-from potluck.events.types import StepTiming
-from potluck.measuring.step_timer import StepTimer, exposed_exchange_s
+from potluck.measuring.step_timer import StepTimer
 
 
 def spend(timer, seconds, part):
@@ -50,12 +49,6 @@ def test_time_outside_steps_belongs_to_none():
     assert timer.commit().step_s < 0.02
 
 
-def test_the_one_who_waits_least_waits_for_the_wire_only():
-    timings = [StepTiming(compute_s=1.0, exchange_wait_s=0.5), StepTiming(compute_s=1.4, exchange_wait_s=0.1)]
-    assert exposed_exchange_s(timings) == 0.1
-    assert [timing.step_s for timing in timings] == [1.5, 1.5]
-
-
 @pytest.mark.gpu
 def test_on_an_accelerator_compute_is_what_the_device_took():
     import torch
@@ -74,3 +67,21 @@ def test_on_an_accelerator_compute_is_what_the_device_took():
     timer.lap("exchange_wait_s")
     timing = timer.commit()
     assert timing.compute_s > 5 * timing.exchange_wait_s
+
+
+def test_processor_time_is_that_of_own_work_only():
+    timer = StepTimer()
+    began = time.process_time()
+    while time.process_time() - began < 0.05:
+        pass
+    timer.lap("compute_s")
+    began = time.process_time()
+    while time.process_time() - began < 0.05:
+        pass
+    timer.lap("exchange_wait_s")
+    time.sleep(0.05)
+    timer.lap("rest_s")
+    timer.commit()
+    assert 0.045 < timer.cpu_s < 0.07
+    timer.commit()
+    assert timer.cpu_s < 0.01

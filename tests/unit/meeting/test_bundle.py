@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potluck.core.errors import BundleError
-from potluck.meeting import bundle as bundles
-from potluck.meeting.bundle import Bundle, BundleCache, pack, unpack
+from potluck.meeting.transfer import bundle as bundles
+from potluck.meeting.transfer.bundle import Bundle, BundleCache, pack, unpack
 
 ENTRY = Path("train.py")
 

@@ -7,7 +7,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from potluck.core.run_folder import RunFolder
-from potluck.meeting.checkpoint_upload import CheckpointUpload
+from potluck.meeting.client.checkpoint_upload import CheckpointUpload
+from potluck.meeting.transfer.arrivals import CheckpointPart, receive_checkpoint
 
 
 class Host:
@@ -57,3 +58,22 @@ def test_one_that_is_gone_when_it_has_arrived_stops_nothing(folder):
     while upload.advance(host, "run"):
         pass
     assert set(host.files) == {first.name, second.name}
+
+
+def test_one_that_arrives_damaged_is_thrown_away_and_sent_again(folder, tmp_path):
+    home = RunFolder(tmp_path / "home")
+    written = folder.checkpoints_dir / "model_epoch_1.pth"
+    written.write_bytes(b"1" * 1000)
+    upload, arrived = CheckpointUpload(folder), []
+
+    class DamagingHost:
+        def send(self, _, path, body):
+            query = {name: values[0] for name, values in parse_qs(urlsplit(path).query).items()}
+            body = body if arrived else b"0" + body[1:]
+            arrived.append(receive_checkpoint(home, "rosa-model_epoch_1.pth", CheckpointPart(**query), body, keep=3))
+            return json.dumps({"size": arrived[-1]}).encode()
+
+    while upload.advance(DamagingHost(), "run"):
+        pass
+    assert arrived == [0, 1000]
+    assert [path.read_bytes() for path in home.checkpoints_dir.iterdir()] == [written.read_bytes()]

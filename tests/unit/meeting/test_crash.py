@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from potluck.doctor.explain import explain
-from potluck.meeting.crash import last_traceback, last_words
+from potluck.meeting.workers.crash import last_traceback, last_words
 
 
 def stderr_of(code):

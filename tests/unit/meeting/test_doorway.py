@@ -8,11 +8,11 @@ from potluck.core.errors import MeetingError
 from potluck.gates.identity import Identity, make_certificate
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRELESS, Firewall, System, Wsl
 from potluck.machine.facts import Facts as Snapshot
-from potluck.meeting import doorway
-from potluck.meeting.facts import introduce
-from potluck.meeting.host import bind
-from potluck.meeting.networks import Interface, best_first, find_interface
-from potluck.meeting.wire import Facts
+from potluck.meeting.access.introduction import introduce
+from potluck.meeting.access.networks import ReachableInterface, best_first, find_interface
+from potluck.meeting.host import admission_checks
+from potluck.meeting.host.listening import bind
+from potluck.meeting.wire import Introduction
 
 IDENTITY = Identity(Path("certificate.pem"), Path("key.pem"), make_certificate()[0])
 VERSIONS = {"potluck": "0.1.0", "torch": "2.13.0+cpu", "torchft": "0.2.0", "python": "3.11.7"}
@@ -25,12 +25,12 @@ def certificate_of(machine):
 
 
 def facts(machine="lily", *, versions=None, **more):
-    return Facts(
+    return Introduction(
         machine=machine,
         machine_id=more.pop("machine_id", machine),
         os=more.pop("os", "Debian"),
         cores=2,
-        let_in=more.pop("let_in", "nft insert rule"),
+        firewall_command=more.pop("firewall_command", "nft insert rule"),
         address=more.pop("address", "10.0.0.2"),
         certificate=more.pop("certificate", None) or certificate_of(machine),
         versions={**VERSIONS, **(versions or {})},
@@ -44,7 +44,7 @@ HOST = facts("rosa", address="10.0.0.1")
 @pytest.mark.parametrize(
     ("package", "version", "fix"),
     [
-        ("potluck", "0.1.1", "pip install potluck==0.1.0"),
+        ("potluck", "0.1.1", "clone of Potluck"),
         ("torch", "2.12.1+cu128", "pip install torch==2.13.0"),
         ("torch", "missing", "pip install torch==2.13.0"),
         ("torchft", "0.3.0", "pip install torchft==0.2.0"),
@@ -53,36 +53,36 @@ HOST = facts("rosa", address="10.0.0.1")
 )
 def test_versions_that_do_not_train_together_are_refused_with_the_command(package, version, fix):
     with pytest.raises(MeetingError, match=f"lily has {package} ") as refused:
-        doorway.check_versions(facts(versions={package: version}), HOST)
+        admission_checks.check_versions(facts(versions={package: version}), HOST)
     assert fix in refused.value.fix
     assert "on lily" in refused.value.fix
 
 
 def test_builds_and_patches_may_differ():
-    doorway.check_versions(facts(versions={"torch": "2.13.1+cu128", "python": "3.11.2"}), HOST)
+    admission_checks.check_versions(facts(versions={"torch": "2.13.1+cu128", "python": "3.11.2"}), HOST)
 
 
 @pytest.mark.parametrize("ahead_s", [60.0, -60.0, 6.0])
 def test_a_clock_that_is_off_is_refused(ahead_s):
     word = "ahead of" if ahead_s > 0 else "behind"
     with pytest.raises(MeetingError, match=f"lily's clock is {abs(ahead_s):.0f} s {word} rosa's") as refused:
-        doorway.check_clock(facts(), HOST, ahead_s=ahead_s, round_trip_s=0.01)
+        admission_checks.check_clock(facts(), HOST, ahead_s=ahead_s, round_trip_s=0.01)
     assert "timedatectl" in refused.value.fix
     with pytest.raises(MeetingError) as refused:
-        doorway.check_clock(facts(os="Ubuntu (WSL2)"), HOST, ahead_s=ahead_s, round_trip_s=0.01)
+        admission_checks.check_clock(facts(os="Ubuntu (WSL2)"), HOST, ahead_s=ahead_s, round_trip_s=0.01)
     assert "wsl --shutdown" in refused.value.fix
 
 
 @pytest.mark.parametrize(("ahead_s", "round_trip_s"), [(0.0, 0.0), (-4.9, 0.0), (8.0, 7.0)])
 def test_a_clock_that_the_network_may_explain_is_fine(ahead_s, round_trip_s):
-    doorway.check_clock(facts(), HOST, ahead_s=ahead_s, round_trip_s=round_trip_s)
+    admission_checks.check_clock(facts(), HOST, ahead_s=ahead_s, round_trip_s=round_trip_s)
 
 
 def test_a_name_belongs_to_one_machine_which_may_come_back():
-    doorway.check_name(facts(), None)
-    doorway.check_name(facts(), facts())
+    admission_checks.check_name(facts(), None)
+    admission_checks.check_name(facts(), facts())
     with pytest.raises(MeetingError, match="has joined as lily") as refused:
-        doorway.check_name(facts(machine_id="other"), facts())
+        admission_checks.check_name(facts(machine_id="other"), facts())
     assert "--name lily-2" in refused.value.fix
     assert "potluck leave lily" in refused.value.fix
 
@@ -101,11 +101,11 @@ def test_a_firewall_is_opened_to_the_network_for_one_port_and_no_further(firewal
         identity=IDENTITY,
         gate_port=29507,
     )
-    assert told.let_in.startswith("in PowerShell as administrator: " if wsl else "sudo ")
-    assert "10.0.0.0/24" in told.let_in
-    assert "29507" in told.let_in
-    assert "65535" not in told.let_in
-    assert "disable" not in told.let_in
+    assert told.firewall_command.startswith("in PowerShell as administrator: " if wsl else "sudo ")
+    assert "10.0.0.0/24" in told.firewall_command
+    assert "29507" in told.firewall_command
+    assert "65535" not in told.firewall_command
+    assert "disable" not in told.firewall_command
 
 
 def test_a_certificate_that_is_none_is_refused():
@@ -114,7 +114,7 @@ def test_a_certificate_that_is_none_is_refused():
 
 
 def interface(name, address="192.168.1.5", **more):
-    return Interface(name=name, address=address, network="192.168.1.0/24", **more)
+    return ReachableInterface(name=name, address=address, network="192.168.1.0/24", **more)
 
 
 def test_the_best_address_comes_first_and_dead_ends_do_not_come():
@@ -141,18 +141,20 @@ def test_a_port_that_is_taken_is_named_with_a_way_out():
 
 
 def test_a_certificate_that_no_gate_would_let_in_is_refused():
-    doorway.check_certificate(facts(), now=time.time())
+    admission_checks.check_certificate(facts(), now=time.time())
     expired, _ = make_certificate(days=-1)
     for bad in (expired, "nonsense", certificate_of("lily") + "-----BEGIN CERTIFICATE-----\nAAAA\n"):
         lily = facts().model_copy(update={"certificate": bad})
         with pytest.raises(MeetingError, match="damaged or has expired") as refused:
-            doorway.check_certificate(lily, now=time.time())
+            admission_checks.check_certificate(lily, now=time.time())
         assert "rm -r ~/.potluck/identity" in refused.value.fix
 
 
 def test_a_copied_identity_is_refused_and_an_own_one_is_not():
     copy = facts("fern", certificate=certificate_of("lily"))
     with pytest.raises(MeetingError, match="has the same identity as fern"):
-        doorway.check_identity(copy, [facts("lily")])
-    doorway.check_identity(facts("fern", certificate=certificate_of("lily"), machine_id="lily"), [facts("lily")])
-    doorway.check_identity(facts("fern"), [facts("lily")])
+        admission_checks.check_identity(copy, [facts("lily")])
+    admission_checks.check_identity(
+        facts("fern", certificate=certificate_of("lily"), machine_id="lily"), [facts("lily")]
+    )
+    admission_checks.check_identity(facts("fern"), [facts("lily")])

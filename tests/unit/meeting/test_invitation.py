@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import MeetingError
-from potluck.meeting.invitation import Invitation, read_invitation, read_token, spell_token
+from potluck.meeting.access.invitation import Invitation, read_invitation, read_token, spell_token
 
 INVITATION = Invitation(address="192.168.1.10", port=29500, token=bytes(range(16)), fingerprint=bytes(range(16, 32)))
 invitations = st.builds(

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from potluck.meeting.metrics import Metrics
+from potluck.meeting.host.metrics import Metrics
 from tests.unit.meeting.test_runs_on_machines import record
 from tests.unit.report.runs import EVENTFUL, damaged, eventful
 from tests.unit.report.test_prometheus import samples
@@ -24,13 +24,13 @@ def test_a_scrape_reads_only_what_is_new(tmp_path, monkeypatch):
     metrics = Metrics()
     before = told(metrics, run_in(folder))["potluck_run_step"]
     (followed,) = metrics._told.values()
-    read = followed.run.view.num_events
+    read = followed.run.view.merge.num_events
     assert told(metrics, run_in(folder))["potluck_run_step"] == before
-    assert followed.run.view.num_events == read
+    assert followed.run.view.merge.num_events == read
     for file, content in contents.items():
         file.write_bytes(content)
     assert told(metrics, run_in(folder))["potluck_run_step"] == 210 > before
-    assert followed.run.view.num_events == sum(content.count(b"\n") for content in contents.values())
+    assert followed.run.view.merge.num_events == sum(content.count(b"\n") for content in contents.values())
 
 
 def test_a_run_is_told_of_until_some_minutes_after_its_end(tmp_path):
@@ -71,4 +71,4 @@ def test_many_who_ask_at_once_are_told_the_same(tmp_path):
 
     assert len(set(asyncio.run(ask()))) == 1
     (followed,) = metrics._told.values()
-    assert followed.run.view.num_events == sum(file.read_bytes().count(b"\n") for file in folder.event_files())
+    assert followed.run.view.merge.num_events == sum(file.read_bytes().count(b"\n") for file in folder.event_files())

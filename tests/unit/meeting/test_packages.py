@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from potluck.meeting.packages import imported_packages, missing_packages, not_importable, to_install
+from potluck.meeting.transfer.packages import imported_packages, missing_packages, not_importable, to_install
 
 
 def write(folder, files):

@@ -1,4 +1,4 @@
-from potluck.meeting.proof import LIFETIME_S, Challenges, FailureLimit, prove, prove_back
+from potluck.meeting.access.proof import LIFETIME_S, Challenges, FailureLimit, prove_back, prove_join
 
 
 class Clock:
@@ -42,13 +42,13 @@ def test_unanswered_challenges_take_no_memory():
 
 
 def test_a_proof_is_of_one_token_challenge_host_and_body():
-    proof = prove(b"t" * 16, "c", b"f" * 16, b"body")
-    assert proof == prove(b"t" * 16, "c", b"f" * 16, b"body")
+    proof = prove_join(b"t" * 16, "c", b"f" * 16, b"body")
+    assert proof == prove_join(b"t" * 16, "c", b"f" * 16, b"body")
     others = [
-        prove(b"u" * 16, "c", b"f" * 16, b"body"),
-        prove(b"t" * 16, "d", b"f" * 16, b"body"),
-        prove(b"t" * 16, "c", b"g" * 16, b"body"),
-        prove(b"t" * 16, "c", b"f" * 16, b"BODY"),
+        prove_join(b"u" * 16, "c", b"f" * 16, b"body"),
+        prove_join(b"t" * 16, "d", b"f" * 16, b"body"),
+        prove_join(b"t" * 16, "c", b"g" * 16, b"body"),
+        prove_join(b"t" * 16, "c", b"f" * 16, b"BODY"),
         prove_back(b"t" * 16, "c", b"f" * 16),
     ]
     assert proof not in others

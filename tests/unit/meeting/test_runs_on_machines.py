@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.meeting.runs import (
+from potluck.meeting.host.runs import (
     RunRecord,
     add_machine,
     assignment_for,
@@ -15,7 +15,7 @@ from potluck.meeting.runs import (
     phase_for,
     take_report,
 )
-from potluck.meeting.wire import Task, WorkerReport
+from potluck.meeting.wire import RunTask, WorkerReport
 
 NOBODY = frozenset()
 
@@ -24,7 +24,7 @@ def record(*machines, state="running", **more):
     made = RunRecord(
         name="one",
         id="1",
-        task=Task(settings={}),
+        task=RunTask(settings={}),
         started_by="ann@rosa",
         started_at=0.0,
         folder=Path("/runs/one"),

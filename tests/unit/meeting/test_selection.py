@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potluck.core.errors import BundleError
-from potluck.meeting import selection
-from potluck.meeting.selection import select_files
+from potluck.meeting.transfer import selection
+from potluck.meeting.transfer.selection import select_files
 
 ENTRY = Path("train.py")
 NAMES = ["a", "b", "data", "x.bin", "y.txt"]

@@ -8,14 +8,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from starlette.testclient import TestClient
 
-from potluck.meeting.bundle import BundleCache
-from potluck.meeting.door import Door
-from potluck.meeting.lighthouses import Lighthouses
-from potluck.meeting.point import MeetingPoint
-from potluck.meeting.proof import FailureLimit
-from potluck.meeting.roster import Roster
-from potluck.meeting.service import make_service
-from potluck.meeting.token import metrics_key
+from potluck.meeting.access.proof import FailureLimit
+from potluck.meeting.access.token import metrics_key
+from potluck.meeting.host.admission import Door
+from potluck.meeting.host.coordinator import Coordinator
+from potluck.meeting.host.lighthouses import Lighthouses
+from potluck.meeting.host.roster import MachineRoster
+from potluck.meeting.host.service import make_service
+from potluck.meeting.transfer.bundle import BundleCache
 from potluck.report.prometheus import CONTENT_TYPE
 from tests.unit.meeting.test_doorway import facts
 from tests.unit.meeting.test_runs_on_machines import record
@@ -26,21 +26,21 @@ def service(tmp_path):
     """A service with one machine and one finished run, and that machine's credential."""
     folder = tmp_path
     host = facts("rosa", address="127.0.0.1")
-    roster = Roster(folder / "roster.json")
+    roster = MachineRoster(folder / "roster.json")
     credential = roster.enrol(host)
     roster.enrol(facts("lily"))
     run_folder = folder / "experiments" / "one"
     run_folder.mkdir(parents=True)
-    point = MeetingPoint(
+    coordinator = Coordinator(
         folder=folder,
         facts=host,
         roster=roster,
         runs_dir=folder / "experiments",
         lighthouses=Lighthouses("127.0.0.1", None),
     )
-    point._put(record("rosa", "lily", state="finished").with_(folder=run_folder))
+    coordinator.put_run(record("rosa", "lily", state="finished").with_(folder=run_folder))
     door = Door(token=b"t" * 16, fingerprint=b"f" * 16, facts=host, roster=roster)
-    app = make_service(door=door, point=point, bundles=BundleCache(folder / "bundles"))
+    app = make_service(door=door, coordinator=coordinator, bundles=BundleCache(folder / "bundles"))
     with TestClient(app, raise_server_exceptions=False) as client:
         client.headers["Authorization"] = f"Bearer rosa:{credential}"
         door.failures = FailureLimit(most=10**9)
@@ -107,10 +107,10 @@ def test_a_checkpoint_arrives_in_parts_and_only_whole(service):
     assert put("model_epoch_1.pth", content[:600], 0).json() == {"size": 600}  # the same part again
     assert put("model_epoch_1.pth", content[700:], 700).json() == {"size": 600}  # a gap: go back
     assert put("model_epoch_1.pth", content[600:], 600).json() == {"size": 1024}
-    assert put("model_epoch_2.pth", content, 0, sha256="0" * 64).status_code == 400
+    assert put("model_epoch_2.pth", content, 0, sha256="0" * 64).json() == {"size": 0}  # damaged: all of it again
     assert put("../../x.pth", content, 0).status_code in (400, 404, 405, 422)
     assert put("x.pth", content, 0).status_code == 400
-    folder = service[1].state.point.folder_of("one").checkpoints_dir
+    folder = service[1].state.coordinator.state.find_run("one").folder / "checkpoints"
     assert [path.name for path in folder.iterdir()] == ["model_epoch_1.pth"]
     assert (folder / "model_epoch_1.pth").read_bytes() == content
 
@@ -123,7 +123,7 @@ def test_a_body_that_is_too_large_is_not_read(service):
 def test_secrets_are_in_no_answer(service):
     client, app, _ = service
     shown = client.get("/status").text + client.get("/runs/one").text + client.get("/version").text
-    assert app.state.point.runs["one"].secret not in json.loads(json.dumps(shown)).split('"')
+    assert app.state.coordinator.state.runs["one"].secret not in json.loads(json.dumps(shown)).split('"')
     assert "credential" not in shown
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from potluck.core.errors import ShippingError
 from potluck.events.log import EventLog, read_records
 from potluck.events.types import Notice
-from potluck.meeting.shipping import MAX_DELIVERY_BYTES, Shipper, receive
+from potluck.meeting.transfer.shipping import MAX_DELIVERY_BYTES, Shipper, receive
 
 EVENTS, LOG = "events/rosa-0.jsonl", "logs/rosa-0.err.log"
 FATES = ["arrives", "lost", "answer lost", "late", "twice"]

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import MeetingError
-from potluck.meeting.token import dashboard_password, kept_token, load_or_make_token, metrics_key, write_metrics_key
+from potluck.meeting.access.token import (
+    dashboard_password,
+    kept_token,
+    load_or_make_token,
+    metrics_key,
+    write_metrics_key,
+)
 
 tokens = st.binary(min_size=16, max_size=16)
 

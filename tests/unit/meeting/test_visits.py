@@ -6,9 +6,9 @@ import contextlib
 import pytest
 
 from potluck.core.errors import MeetingError
-from potluck.meeting.changes import Changes
-from potluck.meeting.roster import Roster
-from potluck.meeting.visits import Visits
+from potluck.meeting.host.changes import Changes
+from potluck.meeting.host.relay import Visits
+from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.wire import VisitAnswer, VisitQuestion
 from tests.unit.meeting.test_doorway import facts
 
@@ -20,7 +20,7 @@ class Scene:
 
     def __init__(self, folder):
         self.now = 0.0
-        self.roster = Roster(folder / "roster.json", clock=lambda: self.now)
+        self.roster = MachineRoster(folder / "roster.json", clock=lambda: self.now)
         for name in ("lily", "fern"):
             self.roster.enrol(facts(name))
         self.changes = Changes()
@@ -30,7 +30,7 @@ class Scene:
     def pass_time(self, seconds, *heard):
         self.now += seconds
         for name in heard:
-            self.roster.heard(name)
+            self.roster.change(name, last_heard=self.now)
         self.visits.tick()
         self.changes.tell()
 

@@ -12,7 +12,7 @@ from potluck.core.errors import PlanError
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile, calibrate
 from potluck.planning.explain import explain
-from potluck.planning.plan import describe, make_plan, predict, should_change
+from potluck.planning.plan import make_plan, plan_for_shares, predict, should_change
 from potluck.planning.policies import POLICIES
 from potluck.planning.what_if import add_one_by_one, if_kept, with_links_of
 
@@ -207,16 +207,16 @@ def test_many_machines_also_bench_those_behind_a_slow_cable():
 def test_a_change_must_pay_by_more_than_five_percent():
     pair = cluster(worker("a", 0.001), worker("b", 0.001))
     best = make_plan(pair, 1000)
-    assert not should_change(describe(pair, (520, 480), "dynamic"), best)
-    assert should_change(describe(pair, (530, 470), "dynamic"), best)
+    assert not should_change(plan_for_shares(pair, (520, 480), "dynamic"), best)
+    assert should_change(plan_for_shares(pair, (530, 470), "dynamic"), best)
     assert not should_change(best, best)
 
 
 def test_a_gain_within_the_doubt_of_the_numbers_changes_nothing():
     pair = cluster(worker("a", 0.001, error=0.1), worker("b", 0.001, error=0.1))
     best = make_plan(pair, 1000)
-    assert not should_change(describe(pair, (540, 460), "dynamic"), best)
-    assert should_change(describe(pair, (600, 400), "dynamic"), best)
+    assert not should_change(plan_for_shares(pair, (540, 460), "dynamic"), best)
+    assert should_change(plan_for_shares(pair, (600, 400), "dynamic"), best)
 
 
 def test_other_workers_change_the_plan_at_once():

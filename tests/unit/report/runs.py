@@ -9,11 +9,18 @@ from potluck.core.run_folder import RunFolder
 from potluck.events.log import read_records
 
 EVENTFUL = Path(__file__).parents[2] / "runs" / "eventful"
+RESUMED = EVENTFUL.with_name("resumed")
 
 
 def eventful(runs_dir, name="eventful"):
     """A copy of the real run."""
     shutil.copytree(EVENTFUL, runs_dir / name)
+    return RunFolder(runs_dir / name)
+
+
+def resumed(runs_dir, name="resumed"):
+    """A copy of the real run that was killed as a whole and resumed, with one machine's checkpoint older."""
+    shutil.copytree(RESUMED, runs_dir / name)
     return RunFolder(runs_dir / name)
 
 

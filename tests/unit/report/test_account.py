@@ -3,13 +3,14 @@
 import json
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import EventLog
 from potluck.events.types import MachineBenched, PlanChanged, Record, RunStarted, StepCommitted, StepTiming
-from potluck.report.account import CAUSES, make_account, read_account
+from potluck.report.account import CAUSES
+from potluck.report.account_file import make_account, read_account
 
 SOLO = {"rosa": 100.0, "lily": 50.0}
 
@@ -56,6 +57,7 @@ seconds = st.floats(0.0, 0.5)
 timings = st.fixed_dictionaries(dict.fromkeys(("data_wait_s", "commit_s", "rest_s", "retry_s"), seconds))
 
 
+@settings(deadline=None)  # the box may be busy
 @given(timings, timings, st.floats(0.01, 0.5), st.floats(0.01, 0.5), st.floats(0.0, 0.2))
 def test_efficiency_and_losses_add_up_to_one(rosa, lily, rosa_s, lily_s, wire_s):
     rosa, lily = {**rosa, "compute_s": rosa_s}, {**lily, "compute_s": lily_s}
@@ -128,6 +130,15 @@ def test_a_benched_machine_is_named_and_not_in_the_sum():
     account = make_account({"rosa": records("rosa", plan(), why, step(1, 30, compute_s=0.3)), "fern": records("fern")})
     assert account.benched == {"fern": "its link"}
     assert account.solo_samples_per_s == pytest.approx({"rosa": 100.0})
+
+
+@pytest.mark.parametrize("order", [("rosa", "lily"), ("lily", "rosa")])
+def test_a_plan_with_a_share_for_a_benched_machine_ends_the_bench_whoever_is_read_first(order):
+    why = MachineBenched(step=1, machine="fern", reason="its link", samples_per_s=2.0, samples_per_s_with_it=1.0)
+    with_fern = plan(step=2, shares={"rosa": 10, "lily": 10, "fern": 10}, reason="the workers changed")
+    lines = {"rosa": [why, step(1, 20, **EVEN), with_fern], "lily": [why, step(1, 10, **EVEN)]}  # lily left
+    told = {name: records(name, plan(), *lines[name]) for name in order}
+    assert make_account(told).benched == {}
 
 
 def test_steps_with_a_missing_file_do_not_count():

@@ -53,6 +53,7 @@ for run in client.search_runs([client.get_experiment_by_name("potluck").experime
 """
 
 
+@pytest.mark.slow
 def test_mlflow_has_one_run_also_after_a_resume(tmp_path):
     if importlib.util.find_spec("mlflow") is None:
         pytest.skip("mlflow is not installed")

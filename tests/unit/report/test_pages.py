@@ -37,14 +37,38 @@ def test_the_terminal_tells_result_time_machines_faults_and_plans(runs_dir):
         "eventful: finished",
         "simple_cnn",
         "210 of 336",
-        "of the 437.2 samples/s that the machines do alone",
-        "others lost",
-        "slow computing",
+        "437.2 samples/s, the sum of fern, lily and rosa when each trains alone, for the time that each was here",
+        "efficiency 71.1 % of that sum",
+        "that others lost by waiting for it",
+        "computing slower than alone",
         "lily: back at step 178; 17 steps were done without it",
-        "machines coming and going cost those who stayed 1.5 s",
+        "machines that came and went cost the others 1.4 s of waiting",
         "potluck train --config",
     ):
         assert words in told
+
+
+@pytest.mark.parametrize(
+    ("settings", "command"),
+    [
+        ({"script": "own script.py", "arguments": ["--epochs", "3"]}, "python 'own script.py' --epochs 3"),
+        ({"script": "own.py", "arguments": [], "bundle": "abc", "seed": 5}, "potluck run own.py"),
+        ({"script": "own.py"}, "python own.py"),
+    ],
+)
+def test_a_script_is_repeated_with_what_was_typed(runs_dir, settings, command):
+    (runs_dir / "eventful" / "run.yaml").write_text(yaml.safe_dump(settings))
+    assert f"repeat it\n  {command}\n" in potluck("report", "eventful").output
+
+
+def test_runs_and_report_and_comparison_show_the_same_loss_under_the_same_word(runs_dir):
+    crashed(runs_dir, "other")
+    assert "last loss  0.1545 at step 210" in potluck("report", "eventful").output
+    headings, *lines = potluck("runs").output.splitlines()
+    assert "last loss" in headings
+    assert "0.1545" in next(line for line in lines if line.startswith("eventful"))
+    told = potluck("compare", "eventful", "other").output
+    assert re.search(r"last loss +0\.1545", told)
 
 
 def test_as_json_it_is_whole(runs_dir):
@@ -83,6 +107,14 @@ def test_without_the_extra_the_fix_says_what_to_install(runs_dir, monkeypatch):
 def test_an_unknown_run_is_answered_with_the_nearest(runs_dir):
     error = potluck("report", "eventfull", fails=True).exception
     assert "eventful" in error.fix
+
+
+def test_without_runs_a_report_says_how_to_begin(workplace):
+    for arguments in (["report"], ["report", "nope"], ["compare", "one", "two"]):
+        error = potluck(*arguments, fails=True).exception
+        assert "there is no run" in str(error)
+        assert "--resume" not in f"{error} {error.fix}"
+        assert error.fix == "start one with: potluck train"
 
 
 def other_run(runs_dir, name, **settings):

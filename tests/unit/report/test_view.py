@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from benchmarks import replay_size
 from potluck.core.run_folder import RunFolder
 from potluck.report import ledger, rows
-from potluck.report.account import read_account
+from potluck.report.account_file import read_account
 from potluck.report.timeline import COLUMNS, MOST_BINS, Marks, Timeline
 from potluck.report.view import RunView, read_run
 from tests.unit.report.runs import EVENTFUL, crashed, eventful, half_written, move_clock
@@ -20,10 +20,10 @@ def test_the_killed_machine_left_and_came_back_and_the_slowed_one_got_less():
     view = read_run(RunFolder(EVENTFUL))
     told = [(line.machine, line.kind) for line in view.happenings() if line.kind in ("left", "restarted", "back")]
     assert told == [("lily", "left"), ("lily", "restarted"), ("lily", "back")]
-    gap = view.absences()["lily-0"][0]
+    gap = view.attendance.absences["lily-0"][0]
     assert (gap.first_step, gap.last_step) == (161, 177)
-    assert 1.0 < view.regroup_s < 2.0  # the engine said 1.5 s when it left
-    plans = {plan.step: plan.shares for _, plan in view.plans}
+    assert 1.0 < view.merge.regroup_s < 2.0  # the engine said 1.5 s when it left
+    plans = {plan.step: plan.shares for _, plan in view.merge.plans}
     assert plans[96]["rosa-0"] < plans[91]["rosa-0"] / 1.5
     assert view.away() == []
 
@@ -38,11 +38,11 @@ def test_read_in_pieces_it_tells_the_same(tmp_path):
             file.write_bytes(content[: round(part * len(content))])
         view.refresh()
     assert view.refresh() == 0
-    assert view.num_events == whole.num_events
+    assert view.merge.num_events == whole.merge.num_events
     assert view.account() == whole.account()
     assert view.state == whole.state
     assert rows.share_rows(view) == rows.share_rows(whole)
-    assert view.regroup_s == pytest.approx(whole.regroup_s, rel=0.05)
+    assert view.merge.regroup_s == pytest.approx(whole.merge.regroup_s, rel=0.05)
 
 
 def test_in_blocks_the_account_is_that_of_all_steps_at_once(monkeypatch):
@@ -65,7 +65,7 @@ def test_another_clock_changes_nothing_that_is_shown(tmp_path):
     move_clock(ahead.event_file("lily", 0), 3600.0)
     view = read_run(ahead)
     assert view.ahead_s("lily-0") == pytest.approx(3600.0, abs=0.1)
-    mine, theirs = view.absences()["lily-0"][0], straight.absences()["lily-0"][0]
+    mine, theirs = view.attendance.absences["lily-0"][0], straight.attendance.absences["lily-0"][0]
     assert mine.since == pytest.approx(theirs.since, abs=0.1)
     assert len(rows.throughput_rows(view)) == pytest.approx(len(rows.throughput_rows(straight)), abs=2)
 
@@ -124,7 +124,7 @@ def test_of_many_machines_those_that_were_not_always_here_are_shown(tmp_path):
 
 def test_use_of_many_machines_is_a_bounded_number_of_rows(tmp_path):
     view = large_run(tmp_path)
-    assert sum(len(worker.used) for worker in view.workers.values()) == 3000
+    assert sum(len(worker.used) for worker in view.merge.workers.values()) == 3000
     found = rows.usage_rows(view)
     assert 3 * 1000 < len(found) <= 3 * 2100
     assert {row["who"] for row in found} == set(view.machines)

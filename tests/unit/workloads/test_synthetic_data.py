@@ -105,6 +105,7 @@ def train(
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.slow
 def test_simple_cnn_learns_the_images_but_not_at_once(optimizer: str) -> None:
     losses, accuracy = train(
         "simple_cnn", "base", load("synthetic_image", 2000), optimizer_name=optimizer, num_epochs=2, batch_size=64
@@ -114,6 +115,7 @@ def test_simple_cnn_learns_the_images_but_not_at_once(optimizer: str) -> None:
     assert sum(losses[-4:]) / 4 < 1.0
 
 
+@pytest.mark.slow
 def test_gpt2_learns_the_text() -> None:
     splits = load("synthetic_text", 400)
     counts = torch.bincount(content(splits.train).flatten().long())

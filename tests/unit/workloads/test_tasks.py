@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.datasets.masked import IGNORED
 from potluck.workloads.datasets.windows import MASK, VOCABULARY_SIZE, WINDOW
-from potluck.workloads.tasks import TASKS
+from potluck.workloads.models.tasks import TASKS
 
 
 class Guess(nn.Module):

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from potluck.core.settings import make_settings
-from potluck.engine.gradient_checkpointing import checkpoint_blocks
+from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.models import MODELS, build_model
 from potluck.workloads.trainer import complete, train

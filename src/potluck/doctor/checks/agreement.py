@@ -3,8 +3,9 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from potluck.doctor.case import Examination
+from potluck.core.version import FROM_THE_SAME_CLONE
 from potluck.doctor.check import ClusterCheck, Verdict, fail, warn
+from potluck.doctor.examination import Examination
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
 
@@ -22,7 +23,9 @@ def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             if mine is None or mine == wanted:
                 continue
             what = f"{facts.machine} has {title} {mine}, the others have {wanted}"
-            if package:
+            if package == "potluck":
+                yield facts.machine, fail(what, by_hand(facts.machine, FROM_THE_SAME_CLONE))
+            elif package:
                 yield facts.machine, fail(what, bash(facts, f"python -m pip install '{package}=={wanted}'"))
             else:
                 yield (

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 
 from potluck.core.environment import DEFAULT_PORT
-from potluck.doctor.case import REFUSED, STRANGER, UNREACHABLE, Examination, Link, training_interface
 from potluck.doctor.check import ClusterCheck, Verdict, fail, unknown, warn
+from potluck.doctor.examination import REFUSED, STRANGER, UNREACHABLE, DialledLink, Examination, training_interface
 from potluck.doctor.finding import Fix, bash, by_hand
-from potluck.doctor.opening import insert_nft_rules, open_for
+from potluck.doctor.firewall_fixes import insert_nft_rules, open_for
 from potluck.machine.facts import WIRELESS, Facts
 
 _SLOW_BYTES_PER_S = 100e6 / 8  # a hundred megabits
@@ -134,7 +134,7 @@ def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             )
 
 
-def _ends_of(seen: Examination, links: list[Link]) -> list[str]:
+def _ends_of(seen: Examination, links: list[DialledLink]) -> list[str]:
     """Where to mend bad links: at the one machine that all have in common while others are well, else at each start."""
     common = set.intersection(*({link.source, link.target} for link in links)) if links else set()
     if len(common) == 1 and len(seen.machines) > 2:
@@ -142,7 +142,7 @@ def _ends_of(seen: Examination, links: list[Link]) -> list[str]:
     return list(dict.fromkeys(link.source for link in links))
 
 
-def _pairs(seen: Examination) -> list[tuple[Link, Link | None]]:
+def _pairs(seen: Examination) -> list[tuple[DialledLink, DialledLink | None]]:
     """Both directions of every pair, as far as they were tried."""
     links = {(link.source, link.target): link for link in seen.links}
     return [
@@ -152,7 +152,9 @@ def _pairs(seen: Examination) -> list[tuple[Link, Link | None]]:
     ]
 
 
-def _open_one(seen: Examination, one: Link, other: Link | None, *, is_relayed: bool) -> Iterator[tuple[str, Verdict]]:
+def _open_one(
+    seen: Examination, one: DialledLink, other: DialledLink | None, *, is_relayed: bool
+) -> Iterator[tuple[str, Verdict]]:
     """The fix on one of the two, which is enough; the machine whose firewall has rules comes first."""
     dialled = [link for link in (one, other) if link is not None]
     ends = [facts for link in dialled if (facts := seen.facts(link.target)) is not None]
@@ -207,7 +209,7 @@ def _port(seen: Examination, machine: str) -> int:
     return seen.ports.get(machine) or DEFAULT_PORT
 
 
-def _other(link: Link, machine: str) -> str:
+def _other(link: DialledLink, machine: str) -> str:
     return link.source if link.target == machine else link.target
 
 

@@ -1,9 +1,9 @@
 """The interface that training would use, and the one that variables force on it."""
 
 from potluck.core.environment import DEFAULT_PORT
-from potluck.doctor.case import Plan, is_within, training_interface
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
 from potluck.doctor.checks.windows import behind_wsl
+from potluck.doctor.examination import IntendedRun, is_within, training_interface
 from potluck.doctor.finding import Fix, bash, by_hand, export
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRED, WIRELESS, Facts, Interface
 
@@ -11,7 +11,7 @@ _DEAD_ENDS = (BRIDGE, VIRTUAL, LOOPBACK)
 _GIGABIT = 1000
 
 
-def gloo_name(facts: Facts, plan: Plan) -> Verdict:
+def gloo_name(facts: Facts, plan: IntendedRun) -> Verdict:
     """Gloo takes one exact interface name; what NCCL allows does not apply."""
     wanted = facts.variables.get("GLOO_SOCKET_IFNAME")
     if not wanted:
@@ -25,7 +25,7 @@ def gloo_name(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def nccl_name(facts: Facts, plan: Plan) -> Verdict:
+def nccl_name(facts: Facts, plan: IntendedRun) -> Verdict:
     """NCCL_SOCKET_IFNAME: prefixes, =exact names, ^exclusions."""
     wanted = facts.variables.get("NCCL_SOCKET_IFNAME")
     if not wanted:
@@ -40,7 +40,7 @@ def nccl_name(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def leads_somewhere(facts: Facts, plan: Plan) -> Verdict:
+def leads_somewhere(facts: Facts, plan: IntendedRun) -> Verdict:
     """A bridge of containers or a link-local address has an address, but leads to no other machine."""
     right = training_interface(facts, plan)
     forced = facts.variables.get("GLOO_SOCKET_IFNAME")
@@ -61,7 +61,7 @@ def leads_somewhere(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def has_network(facts: Facts, plan: Plan) -> Verdict:
+def has_network(facts: Facts, plan: IntendedRun) -> Verdict:
     """At least one interface with an address and a carrier."""
     real = [one for one in facts.interfaces if one.kind in (WIRED, WIRELESS, TUNNEL)]
     if any(one.is_up and one.has_carrier is not False and one.addresses for one in real):
@@ -82,7 +82,7 @@ def has_network(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def loopback(facts: Facts, plan: Plan) -> Verdict:
+def loopback(facts: Facts, plan: IntendedRun) -> Verdict:
     """Workers listen on addresses of 127.0.0.0/8, which Linux takes as soon as its loopback interface is up."""
     if facts.loopback is None:
         return unknown("the loopback interface was not tried")
@@ -95,7 +95,7 @@ def loopback(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def can_host(facts: Facts, plan: Plan) -> Verdict:
+def can_host(facts: Facts, plan: IntendedRun) -> Verdict:
     """Behind WSL2's NAT or on a container's bridge a machine dials out and trains; only a host must be dialled."""
     behind = _behind(facts)
     if behind is None:
@@ -110,7 +110,7 @@ def can_host(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def wireless(facts: Facts, plan: Plan) -> Verdict:
+def wireless(facts: Facts, plan: IntendedRun) -> Verdict:
     """Wi-Fi wobbles, and every step waits for the slowest link."""
     interface = training_interface(facts, plan)
     if interface is None or interface.kind != WIRELESS:
@@ -125,7 +125,7 @@ def wireless(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def link_speed(facts: Facts, plan: Plan) -> Verdict:
+def link_speed(facts: Facts, plan: IntendedRun) -> Verdict:
     """A cable that negotiated less than it should: four wires instead of eight, or half duplex."""
     interface = training_interface(facts, plan)
     if interface is None or interface.kind != WIRED or interface.speed_mbit is None:
@@ -139,7 +139,7 @@ def link_speed(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def vpn(facts: Facts, plan: Plan) -> Verdict:
+def vpn(facts: Facts, plan: IntendedRun) -> Verdict:
     """A VPN that takes the route to the others makes it slow, and its packets smaller."""
     interface = training_interface(facts, plan)
     if interface is None or interface.kind != TUNNEL:
@@ -185,7 +185,7 @@ def _names(facts: Facts) -> str:
     return ", ".join(one.name for one in facts.interfaces if one.is_up and one.kind != LOOPBACK) or "none"
 
 
-def _export(facts: Facts, plan: Plan, variable: str, prefix: str = "") -> tuple[Fix, ...]:
+def _export(facts: Facts, plan: IntendedRun, variable: str, prefix: str = "") -> tuple[Fix, ...]:
     interface = training_interface(facts, plan)
     return (export(facts, **{variable: prefix + interface.name}),) if interface else ()
 

@@ -2,13 +2,13 @@
 
 import shlex
 
-from potluck.doctor.case import Plan, is_ipv4, is_within, training_interface
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
+from potluck.doctor.examination import IntendedRun, is_ipv4, is_within, training_interface
 from potluck.doctor.finding import Fix, bash, by_hand, export
 from potluck.machine.facts import Facts
 
 
-def own_name(facts: Facts, plan: Plan) -> Verdict:
+def own_name(facts: Facts, plan: IntendedRun) -> Verdict:
     """Gloo, left to itself, listens on whatever the hostname resolves to."""
     known = facts.resolved(facts.hostname)
     looped = [a for a in known.addresses if is_within(a, "127.0.0.0/8")] if known else []
@@ -25,7 +25,7 @@ def own_name(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def names_resolve(facts: Facts, plan: Plan) -> Verdict:
+def names_resolve(facts: Facts, plan: IntendedRun) -> Verdict:
     """Names of other machines, as this one looks them up."""
     master = facts.variables.get("MASTER_ADDR", "")
     addresses = {peer.name: peer.address for peer in plan.peers}
@@ -47,7 +47,7 @@ def names_resolve(facts: Facts, plan: Plan) -> Verdict:
     return verdict(f"{facts.machine} does not know {names}: {lost[0].error}", *fixes)
 
 
-def somebody_hosts(facts: Facts, plan: Plan) -> Verdict:
+def somebody_hosts(facts: Facts, plan: IntendedRun) -> Verdict:
     """Worker 0 must be at MASTER_ADDR, or everybody waits there for nobody."""
     master, rank = facts.variables.get("MASTER_ADDR", ""), facts.variables.get("RANK")
     if not master:
@@ -73,7 +73,7 @@ def somebody_hosts(facts: Facts, plan: Plan) -> Verdict:
     return ok(f"MASTER_ADDR={master} can be right for this machine")
 
 
-def docker_names(facts: Facts, plan: Plan) -> Verdict:
+def docker_names(facts: Facts, plan: IntendedRun) -> Verdict:
     """Docker Desktop writes names into the hosts file that mean an address no interface has."""
     stale = [one for one in facts.docker_names if not set(one.addresses) & {*facts.addresses, "127.0.0.1"}]
     master = facts.variables.get("MASTER_ADDR", "")
@@ -88,7 +88,7 @@ def docker_names(facts: Facts, plan: Plan) -> Verdict:
     return ok("Docker Desktop's names are not in the way")
 
 
-def ipv6(facts: Facts, plan: Plan) -> Verdict:
+def ipv6(facts: Facts, plan: IntendedRun) -> Verdict:
     """IPv6 that is off is harmless, unless an address needs it."""
     if facts.has_ipv6:
         return ok("IPv6 is there")
@@ -109,7 +109,7 @@ def _starts_by_itself(facts: Facts) -> bool:
     return "MASTER_ADDR" in facts.variables
 
 
-def _name_interface(facts: Facts, plan: Plan) -> tuple[Fix, ...]:
+def _name_interface(facts: Facts, plan: IntendedRun) -> tuple[Fix, ...]:
     interface = training_interface(facts, plan)
     return (export(facts, GLOO_SOCKET_IFNAME=interface.name),) if interface else ()
 

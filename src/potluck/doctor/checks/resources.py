@@ -3,8 +3,9 @@
 import shlex
 
 from potluck.core.environment import DEFAULT_PORT
-from potluck.doctor.case import GIB, Plan
+from potluck.core.words import counted
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
+from potluck.doctor.examination import GIB, IntendedRun
 from potluck.doctor.finding import bash, by_hand, export
 from potluck.machine.facts import Facts
 
@@ -12,7 +13,7 @@ MIB = 2**20
 SHM_LITTLE, SHM_TOO_LITTLE = 512 * MIB, 128 * MIB  # containers get 64 MiB, one data loader wants more
 
 
-def shared_memory(facts: Facts, plan: Plan) -> Verdict:
+def shared_memory(facts: Facts, plan: IntendedRun) -> Verdict:
     """Data loaders and NCCL hand tensors over in /dev/shm."""
     if facts.shm is None:
         return ok("this system has no /dev/shm") if facts.system.family != "linux" else unknown("/dev/shm is not there")
@@ -38,7 +39,7 @@ def shared_memory(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def disk(facts: Facts, plan: Plan) -> Verdict:
+def disk(facts: Facts, plan: IntendedRun) -> Verdict:
     """Room for checkpoints where the run goes."""
     if not facts.disks:
         return unknown("the room on disk is not known")
@@ -62,7 +63,7 @@ def disk(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def battery(facts: Facts, plan: Plan) -> Verdict:
+def battery(facts: Facts, plan: IntendedRun) -> Verdict:
     """A laptop on battery slows itself down."""
     if facts.power is None or not facts.power.on_battery:
         return ok("not on battery")
@@ -70,7 +71,7 @@ def battery(facts: Facts, plan: Plan) -> Verdict:
     return warn(f"{facts.machine} runs on battery{left}", by_hand(facts.machine, "plug in the charger"))
 
 
-def throttle(facts: Facts, plan: Plan) -> Verdict:
+def throttle(facts: Facts, plan: IntendedRun) -> Verdict:
     """Heat or a power cap lowers the clocks."""
     hot = [gpu for gpu in facts.gpus if gpu.throttle]
     if hot:
@@ -79,14 +80,15 @@ def throttle(facts: Facts, plan: Plan) -> Verdict:
             by_hand(facts.machine, "give it air, clean the fan, lift a power limit; Potluck gives it fewer samples"),
         )
     if facts.processor.throttled_events:
+        times = counted(facts.processor.throttled_events, "time")
         return warn(
-            f"the processor of {facts.machine} was slowed down for heat {facts.processor.throttled_events} times",
+            f"the processor of {facts.machine} was slowed down for heat {times}",
             by_hand(facts.machine, "give it air; Potluck gives it fewer samples"),
         )
     return ok("nothing is slowed down")
 
 
-def port(facts: Facts, plan: Plan) -> Verdict:
+def port(facts: Facts, plan: IntendedRun) -> Verdict:
     """Somebody else on the port that worker 0 wants."""
     if not facts.listeners:
         return ok("the meeting port is free")

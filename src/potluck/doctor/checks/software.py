@@ -2,8 +2,9 @@
 
 from collections import Counter
 
-from potluck.doctor.case import Plan
+from potluck.core.words import counted
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
+from potluck.doctor.examination import IntendedRun
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
 
@@ -11,14 +12,14 @@ INSTALL_TORCH = "python -m pip install torch"
 _BLACKWELL, _PASCAL = (10, 0), (6, 9)
 
 
-def torch_there(facts: Facts, plan: Plan) -> Verdict:
+def torch_there(facts: Facts, plan: IntendedRun) -> Verdict:
     """Without torch nothing trains."""
     if facts.software.torch is not None:
         return ok(f"torch {facts.software.torch.version} is installed")
     return fail(f"torch is not installed on {facts.machine}", bash(facts, INSTALL_TORCH))
 
 
-def torch_works(facts: Facts, plan: Plan) -> Verdict:
+def torch_works(facts: Facts, plan: IntendedRun) -> Verdict:
     """Installed is not enough: another process has imported it."""
     torch = facts.software.torch
     if torch is None or not torch.error:
@@ -29,7 +30,7 @@ def torch_works(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def torchft_there(facts: Facts, plan: Plan) -> Verdict:
+def torchft_there(facts: Facts, plan: IntendedRun) -> Verdict:
     """Membership comes from torchft."""
     if facts.software.torchft:
         return ok(f"torchft {facts.software.torchft} is installed")
@@ -38,12 +39,16 @@ def torchft_there(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def cuda_seen(facts: Facts, plan: Plan) -> Verdict:
+def cuda_seen(facts: Facts, plan: IntendedRun) -> Verdict:
     """A card in the machine that torch does not see."""
     torch = facts.software.torch
     has_card = bool(facts.gpus) or "nvidia" in facts.pci_displays
     if not has_card or torch is None or torch.error or torch.num_devices:
-        return ok(f"torch sees {torch.num_devices} GPUs" if torch and torch.num_devices else "no GPU is left unused")
+        return ok(
+            f"torch sees {counted(torch.num_devices, 'GPU')}"
+            if torch and torch.num_devices
+            else "no GPU is left unused"
+        )
     if facts.variables.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return warn(f"CUDA_VISIBLE_DEVICES hides the GPU of {facts.machine}", bash(facts, "unset CUDA_VISIBLE_DEVICES"))
     if not facts.gpus:
@@ -66,7 +71,7 @@ def cuda_seen(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def nccl_there(facts: Facts, plan: Plan) -> Verdict:
+def nccl_there(facts: Facts, plan: IntendedRun) -> Verdict:
     """Without NCCL, GPUs exchange through Gloo."""
     torch = facts.software.torch
     if torch is None or not torch.num_devices or torch.nccl:
@@ -77,7 +82,7 @@ def nccl_there(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def kernels_fit(facts: Facts, plan: Plan) -> Verdict:
+def kernels_fit(facts: Facts, plan: IntendedRun) -> Verdict:
     """A build of torch has code for some generations of cards only."""
     torch = facts.software.torch
     if torch is None or not torch.architectures:
@@ -95,7 +100,7 @@ def kernels_fit(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def one_worker_a_device(facts: Facts, plan: Plan) -> Verdict:
+def one_worker_a_device(facts: Facts, plan: IntendedRun) -> Verdict:
     """Two workers on one card share its memory, and NCCL refuses them."""
     listed = [one.strip() for one in facts.variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
     twice = [one for one, number in Counter(listed).items() if number > 1]

@@ -3,13 +3,12 @@
 import re
 
 from potluck.core.environment import DEFAULT_PORT
-from potluck.doctor.case import Plan, is_within
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
+from potluck.doctor.examination import IntendedRun, is_within
 from potluck.doctor.finding import Fix, by_hand, powershell
 from potluck.machine.facts import Adapter, Facts
 
 MIRRORED_BUILD = 22621  # Windows 11 22H2
-WINDOWS_11_BUILD = 22000
 RESTART_WSL = "wsl --shutdown"
 
 
@@ -62,7 +61,7 @@ def mirrored_fix(facts: Facts) -> Fix:
     )
 
 
-def config_encoding(facts: Facts, plan: Plan) -> Verdict:
+def config_encoding(facts: Facts, plan: IntendedRun) -> Verdict:
     """WSL does not read a file with a byte order mark or in UTF-16."""
     if facts.wsl is None or facts.wsl.config_encoding in (None, "ascii"):
         return ok(".wslconfig can be read by WSL, or there is none")
@@ -73,7 +72,7 @@ def config_encoding(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def idle(facts: Facts, plan: Plan) -> Verdict:
+def idle(facts: Facts, plan: IntendedRun) -> Verdict:
     """WSL ends a guest whose terminals are closed."""
     if facts.wsl is None:
         return ok("not in WSL")
@@ -89,7 +88,7 @@ def idle(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def adapter_order(facts: Facts, plan: Plan) -> Verdict:
+def adapter_order(facts: Facts, plan: IntendedRun) -> Verdict:
     """Mirrored WSL follows Windows: the adapter with the lowest metric comes first."""
     if facts.wsl is None or facts.windows is None:
         return ok("not in WSL, or Windows was not asked")
@@ -115,7 +114,7 @@ def adapter_order(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def public_profile(facts: Facts, plan: Plan) -> Verdict:
+def public_profile(facts: Facts, plan: IntendedRun) -> Verdict:
     """Windows treats a network as a stranger's unless told otherwise."""
     if facts.windows is None:
         return ok("not on Windows, or Windows was not asked")
@@ -135,7 +134,7 @@ def public_profile(facts: Facts, plan: Plan) -> Verdict:
     )
 
 
-def native(facts: Facts, plan: Plan) -> Verdict:
+def native(facts: Facts, plan: IntendedRun) -> Verdict:
     """Gloo of native Windows does not speak to Gloo of Linux."""
     if facts.system.family != "windows":
         return ok("not native Windows")

@@ -4,39 +4,39 @@ from typing import Protocol
 
 import msgspec
 
-from potluck.doctor.case import Absence, Link, Reduction
+from potluck.doctor.examination import DialledLink, MissingAnswer, Reduction
 from potluck.machine.facts import Facts
 
 
-class Message(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
+class ProbeMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
     """A question or an answer."""
 
 
-class Introduce(Message, frozen=True, kw_only=True):
+class Introduce(ProbeMessage, frozen=True, kw_only=True):
     """Who are you?"""
 
 
-class Introduction(Message, frozen=True, kw_only=True):
+class Introduced(ProbeMessage, frozen=True, kw_only=True):
     """The machine's name, and the name that its kernel has."""
 
     machine: str
     hostname: str
 
 
-class TakeFacts(Message, frozen=True, kw_only=True):
+class TakeFacts(ProbeMessage, frozen=True, kw_only=True):
     """Take all facts, and look up these names."""
 
     names: tuple[str, ...] = ()
     with_torch: bool = True
 
 
-class FactsTaken(Message, frozen=True, kw_only=True):
+class FactsTaken(ProbeMessage, frozen=True, kw_only=True):
     """The facts."""
 
     facts: Facts
 
 
-class OpenPort(Message, frozen=True, kw_only=True):
+class OpenPort(ProbeMessage, frozen=True, kw_only=True):
     """Listen on a port of an address, or on any if it is 0, for whoever knows the word."""
 
     address: str
@@ -44,14 +44,14 @@ class OpenPort(Message, frozen=True, kw_only=True):
     word: str
 
 
-class PortOpen(Message, frozen=True, kw_only=True):
+class PortOpen(ProbeMessage, frozen=True, kw_only=True):
     """Where the machine listens now, and a port that is free for a meeting. Port 0: it has another use for the port."""
 
     port: int
     free_port: int
 
 
-class Dial(Message, frozen=True, kw_only=True):
+class Dial(ProbeMessage, frozen=True, kw_only=True):
     """Dial a machine that has opened a port, and measure the way to it."""
 
     source: str
@@ -61,13 +61,13 @@ class Dial(Message, frozen=True, kw_only=True):
     word: str
 
 
-class Dialled(Message, frozen=True, kw_only=True):
+class Dialled(ProbeMessage, frozen=True, kw_only=True):
     """What came of it."""
 
-    link: Link
+    link: DialledLink
 
 
-class Reduce(Message, frozen=True, kw_only=True):
+class Reduce(ProbeMessage, frozen=True, kw_only=True):
     """Take part in an all-reduce, in a process with torch."""
 
     machine: str
@@ -80,22 +80,22 @@ class Reduce(Message, frozen=True, kw_only=True):
     timeout_s: float = 8.0
 
 
-class Reduced(Message, frozen=True, kw_only=True):
+class Reduced(ProbeMessage, frozen=True, kw_only=True):
     """What came of it."""
 
     reduction: Reduction
 
 
-class ClosePort(Message, frozen=True, kw_only=True):
+class ClosePort(ProbeMessage, frozen=True, kw_only=True):
     """Stop listening."""
 
 
-class Done(Message, frozen=True, kw_only=True):
+class Done(ProbeMessage, frozen=True, kw_only=True):
     """Nothing more to say."""
 
 
 Ask = Introduce | TakeFacts | OpenPort | Dial | Reduce | ClosePort
-Answer = Introduction | FactsTaken | PortOpen | Dialled | Reduced | Done
+Answer = Introduced | FactsTaken | PortOpen | Dialled | Reduced | Done
 
 
 class StationLostError(Exception):
@@ -103,7 +103,7 @@ class StationLostError(Exception):
 
     def __init__(self, why: str, *, fix: str = "") -> None:
         super().__init__(why)
-        self.absence = Absence(why=why, fix=fix)
+        self.absence = MissingAnswer(why=why, fix=fix)
 
 
 class Station(Protocol):

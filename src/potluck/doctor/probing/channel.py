@@ -1,12 +1,12 @@
 """A conversation between two machines that know the same token: every line carries a keyed checksum."""
 
-import hashlib
 import hmac
 import secrets
 import socket
 
 import msgspec
 
+from potluck.core.proofs import prove
 from potluck.doctor.probing.asks import Answer, Ask, StationLostError
 
 _LONGEST_BYTES = 1 << 22
@@ -41,7 +41,7 @@ class Channel:
         connection.sendall(mine.encode() + b"\n")
         theirs = (self._begun + self._line()).decode("ascii", errors="replace")
         server, client = (mine, theirs) if is_server else (theirs, mine)
-        self._key = hmac.digest(token.encode(), f"potluck doctor {server} {client}".encode(), hashlib.sha256)
+        self._key = prove(token.encode(), "doctor", server.encode(), client.encode())
         self._says, self._hears = (b"server", b"client") if is_server else (b"client", b"server")
         self._num_said = self._num_heard = 0
         self.say(b"{}")
@@ -77,8 +77,7 @@ class Channel:
         return line[:-1]
 
     def _checksum(self, direction: bytes, number: int, line: bytes) -> bytes:
-        message = b"%s %d %s" % (direction, number, line)
-        return hmac.digest(self._key, message, hashlib.sha256).hex().encode()
+        return prove(self._key, "line", direction, b"%d" % number, line).hex().encode()
 
 
 class RemoteStation:

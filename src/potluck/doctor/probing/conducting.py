@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from potluck.doctor.case import Absence, Examination, Link, Peer, Plan, Reduction
+from potluck.doctor.examination import DialledLink, Examination, IntendedRun, MissingAnswer, Peer, Reduction
 from potluck.doctor.probing.asks import (
     Ask,
     ClosePort,
@@ -20,7 +20,7 @@ from potluck.doctor.probing.asks import (
     Done,
     FactsTaken,
     Introduce,
-    Introduction,
+    Introduced,
     OpenPort,
     PortOpen,
     Reduce,
@@ -48,8 +48,8 @@ class Seat:
 def examine_stations(
     seats: Sequence[Seat],
     *,
-    plan: Plan | None = None,
-    absent: Mapping[str, Absence] | None = None,
+    plan: IntendedRun | None = None,
+    absent: Mapping[str, MissingAnswer] | None = None,
     with_torch: bool = True,
     with_names: bool = True,
     with_all_reduce: bool = True,
@@ -65,7 +65,7 @@ def examine_stations(
             [(seat, OpenPort(address=seat.address, port=seat.port, word=word)) for seat in present], PortOpen
         )
         ready = [seat for seat in present if seat.name in opened and seat.name in facts]
-        links: list[Link] = []
+        links: list[DialledLink] = []
         for pairs in rounds(range(len(ready))):
             dials: list[tuple[Seat, Ask]] = [
                 (ready[source], _dial(ready[source], ready[target], opened[ready[target].name].port, word))
@@ -83,7 +83,7 @@ def examine_stations(
                 told[seat.name].reduction if seat.name in told else msgspec.structs.replace(silent, machine=seat.name)
                 for seat in ready
             )
-    known = plan or Plan()
+    known = plan or IntendedRun()
     return Examination(
         machines=tuple(facts[seat.name] for seat in present if seat.name in facts),
         addresses={seat.name: seat.address for seat in present},
@@ -111,7 +111,7 @@ def rounds(indices: Sequence[int]) -> list[list[tuple[int, int]]]:
 class _Crowd:
     """Asks several machines at the same time; who does not answer is lost."""
 
-    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, Absence]) -> None:
+    def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, MissingAnswer]) -> None:
         self._pool = pool
         self._lost = lost
 
@@ -132,7 +132,7 @@ class _Crowd:
 
 def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
     """The machines that answer, with their names; those that share one get their address added."""
-    told = crowd.ask([(seat, Introduce()) for seat in seats], Introduction)
+    told = crowd.ask([(seat, Introduce()) for seat in seats], Introduced)
     names = [one.machine for one in told.values()]
     return [
         Seat(

@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from potluck.doctor.case import OPEN, REFUSED, SILENT, STALLED, STRANGER, UNREACHABLE, Link
+from potluck.doctor.examination import OPEN, REFUSED, SILENT, STALLED, STRANGER, UNREACHABLE, DialledLink
 from potluck.doctor.probing.asks import Dial
 from potluck.doctor.probing.ports import CHUNK_BYTES, COUNT, PING, SINK, STAMP, dialled, greet, receive
 
@@ -19,10 +19,10 @@ _SEND_BUFFER_BYTES = 1 << 18  # little waits in the kernel when the time is up
 _STALL_S = 2.0
 
 
-def dial(ask: Dial) -> Link:
+def dial(ask: Dial) -> DialledLink:
     """Everything that this machine can see of the way to the target."""
     outcome = try_port(ask.address, ask.port, ask.word)
-    link = Link(source=ask.source, target=ask.target, outcome=outcome)
+    link = DialledLink(source=ask.source, target=ask.target, outcome=outcome)
     if outcome != OPEN:
         return link
     try:
@@ -51,7 +51,7 @@ def outcome_of(error: OSError) -> str:
     return UNREACHABLE if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES) else SILENT
 
 
-def _without_large_packets(link: Link, ask: Dial) -> Link:
+def _without_large_packets(link: DialledLink, ask: Dial) -> DialledLink:
     """Whether it is large packets that are lost: small ones move what they did not."""
     try:
         link = _measured(link, ask, with_small_packets=True)
@@ -60,7 +60,7 @@ def _without_large_packets(link: Link, ask: Dial) -> Link:
     return msgspec.structs.replace(link, bytes_per_s=None, loses_large_packets=True)
 
 
-def _measured(link: Link, ask: Dial, *, with_small_packets: bool = False) -> Link:
+def _measured(link: DialledLink, ask: Dial, *, with_small_packets: bool = False) -> DialledLink:
     with dialled(ask.address, ask.port, DIAL_S, with_small_packets=with_small_packets) as connection:
         connection.settimeout(_STALL_S)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

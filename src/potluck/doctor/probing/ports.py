@@ -1,6 +1,5 @@
 """A port that answers whoever knows a word: with the same word, an echo for the round trip, a sink for the rate."""
 
-import hashlib
 import hmac
 import secrets
 import socket
@@ -10,6 +9,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from potluck.core.proofs import prove
 from potluck.doctor.probing.small_packets import use_small_packets
 
 WORD_BYTES = 32
@@ -24,7 +24,7 @@ _LOWEST_FREE, _HIGHEST_FREE = 20000, 32000  # below those that the kernel gives 
 
 def digest(word: str, kind: bytes) -> bytes:
     """What either side shows to prove that it knows the word."""
-    return hmac.digest(word.encode(), b"potluck probe " + kind, hashlib.sha256)
+    return prove(word.encode(), "probe", kind)
 
 
 def greet(connection: socket.socket, word: str) -> bool:

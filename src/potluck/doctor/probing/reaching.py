@@ -4,7 +4,7 @@ import socket
 from collections.abc import Sequence
 
 from potluck.core.environment import DEFAULT_PORT
-from potluck.doctor.case import OPEN, REFUSED, SILENT, UNREACHABLE, Absence, Examination, Plan
+from potluck.doctor.examination import OPEN, REFUSED, SILENT, UNREACHABLE, Examination, IntendedRun, MissingAnswer
 from potluck.doctor.probing.asks import StationLostError
 from potluck.doctor.probing.channel import RemoteStation
 from potluck.doctor.probing.conducting import Seat, examine_stations
@@ -28,10 +28,10 @@ _OUTCOMES = {
 }
 
 
-def reach_machines(texts: Sequence[str], plan: Plan, *, with_torch: bool = True) -> Examination:
+def reach_machines(texts: Sequence[str], plan: IntendedRun, *, with_torch: bool = True) -> Examination:
     """Everything between this machine and the listening ones."""
     targets = [parse_target(text) for text in texts]
-    absent: dict[str, Absence] = {}
+    absent: dict[str, MissingAnswer] = {}
     remote: list[RemoteStation] = []
     seats: list[Seat] = []
     own_address = "127.0.0.1"

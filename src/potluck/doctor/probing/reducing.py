@@ -10,12 +10,12 @@ from collections.abc import Mapping
 import msgspec
 
 from potluck.core.environment import with_variables
-from potluck.doctor.case import Reduction
+from potluck.doctor.examination import Reduction
 from potluck.doctor.explain import explain
 from potluck.doctor.probing.asks import Reduce
 from potluck.machine.facts import Torch
 
-_WORKER = [sys.executable, "-m", "potluck.engine.all_reduce_probe"]
+_WORKER = [sys.executable, "-m", "potluck.probes.all_reduce"]
 _IMPORT_S = 60.0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from potluck.core.environment import read_environment
-from potluck.doctor.case import Reduction
+from potluck.doctor.examination import Reduction
 from potluck.doctor.probing.asks import (
     Answer,
     Ask,
@@ -16,7 +16,7 @@ from potluck.doctor.probing.asks import (
     Done,
     FactsTaken,
     Introduce,
-    Introduction,
+    Introduced,
     OpenPort,
     PortOpen,
     Reduce,
@@ -56,7 +56,7 @@ class LocalStation:
         """Do what is asked, now."""
         match question:
             case Introduce():
-                return Introduction(machine=self._machine, hostname=socket.gethostname())
+                return Introduced(machine=self._machine, hostname=socket.gethostname())
             case TakeFacts(names=names, with_torch=with_torch):
                 facts = self._take_facts(names) if with_torch else take_facts(names_wanted=names, with_torch=False)
                 return FactsTaken(facts=facts)

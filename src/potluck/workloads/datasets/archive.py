@@ -14,6 +14,7 @@ from urllib.request import urlopen
 from uuid import uuid4
 
 from potluck.core.errors import DataError
+from potluck.core.shell_words import quote
 
 NETWORK_TIMEOUT_S = 20.0
 BLOCK = 1 << 20
@@ -64,7 +65,7 @@ def _read_extracted(file: Path, size: int) -> bytearray:
     if len(content) != size:
         raise DataError(
             f"{file} is damaged: it has {len(content)} bytes instead of {size}",
-            fix=f"delete the folder and start again: rm -r {file.parent}",
+            fix=f"delete the folder and start again: rm -r {quote(file.parent)}",
         )
     return content
 
@@ -176,5 +177,5 @@ def _absent(archive: Archive, path: Path, reason: str) -> DataError:
 def _damaged(archive: Archive, path: Path, reason: str) -> DataError:
     return DataError(
         f"{path} is damaged: {reason}",
-        fix=f"fetch it again: rm -f {path} && curl -L -o {path} {archive.url}",
+        fix=f"fetch it again: rm -f {quote(path)} && curl -L -o {quote(path)} {archive.url}",
     )

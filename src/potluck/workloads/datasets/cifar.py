@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from potluck.core.errors import DataError
+from potluck.core.shell_words import quote
 from potluck.workloads.datasets.archive import Archive, read_members
 from potluck.workloads.datasets.images import Images, Normalisation
 from potluck.workloads.datasets.splits import DataOptions, Splits, num_held_out, take
@@ -89,7 +90,7 @@ def _images(cifar: Cifar, members: list[bytearray], count: int, data_dir: Path) 
         folder = data_dir.expanduser().resolve() / Path(next(iter(cifar.test))).parent
         raise DataError(
             f"{folder} is damaged: it has a label {int(labels.max())} among {cifar.num_classes} classes",
-            fix=f"delete the folder and start again: rm -r {folder}",
+            fix=f"delete the folder and start again: rm -r {quote(folder)}",
         )
     return Images(records[:, cifar.label_bytes :].reshape(-1, *SHAPE), labels, cifar.normalisation)
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from potluck.workloads.datasets.windows import MASK, NUM_BYTES, Windows
+from potluck.workloads.datasets.windows import MASK, NUM_BYTES, TextWindows
 
 IGNORED = -100
 """The target of a token that isn't asked for; torch's cross-entropy skips it."""
@@ -26,7 +26,7 @@ class MaskedWindows(Dataset[tuple[Tensor, ...]]):
     windows: Dataset[tuple[Tensor, ...]]
 
     def __len__(self) -> int:
-        return len(cast("Windows", self.windows))
+        return len(cast("TextWindows", self.windows))
 
     def __getitem__(self, index: int) -> tuple[Tensor, Tensor]:
         (tokens,) = self.windows[index]

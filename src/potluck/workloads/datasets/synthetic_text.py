@@ -9,7 +9,7 @@ from torch import Tensor
 
 from potluck.workloads.datasets.seeds import stream
 from potluck.workloads.datasets.splits import DataOptions, Splits, num_held_out
-from potluck.workloads.datasets.windows import VOCABULARY_SIZE, WINDOW, Windows
+from potluck.workloads.datasets.windows import VOCABULARY_SIZE, WINDOW, TextWindows
 
 DEFAULT_NUM_SAMPLES = 10_000
 CONSONANTS, VOWELS = b"bdfgklmnprstvz", b"aeiou"
@@ -30,14 +30,14 @@ def load_synthetic_text(options: DataOptions) -> Splits:
     )
 
 
-def _write(count: int, seed: int, split: str) -> Windows:
+def _write(count: int, seed: int, split: str) -> TextWindows:
     generator = stream(seed, "language")
     lengths = torch.randint(SHORTEST, LONGEST + 1, (NUM_WORDS,), generator=generator)
     words = _words(lengths, generator)
     followers = torch.randint(NUM_WORDS, (NUM_WORDS, NUM_FOLLOWERS), generator=generator)
     starts = range(0, count, CHUNK)
     written = [_write_chunk(words, lengths, followers, stream(seed, split, start)) for start in starts]
-    return Windows(torch.cat(written)[:count])
+    return TextWindows(torch.cat(written)[:count])
 
 
 def _words(lengths: Tensor, generator: torch.Generator) -> Tensor:

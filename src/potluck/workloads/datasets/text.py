@@ -4,7 +4,7 @@ from pathlib import Path
 
 from potluck.core.errors import DataError
 from potluck.workloads.datasets.splits import DataOptions, Splits, num_held_out, take
-from potluck.workloads.datasets.windows import VOCABULARY_SIZE, WINDOW, Windows, cut_windows
+from potluck.workloads.datasets.windows import VOCABULARY_SIZE, WINDOW, TextWindows, cut_windows
 
 BETWEEN_FILES = b"\0"
 """A byte that text doesn't contain, so that a model can learn where a file ends."""
@@ -28,8 +28,8 @@ def load_text(options: DataOptions) -> Splits:
     return Splits(
         kind="text",
         num_classes=VOCABULARY_SIZE,
-        train=Windows(windows[: take(f"the text in {path}", num_train, options.num_samples)]),
-        held_out=Windows(held_out),
+        train=TextWindows(windows[: take(f"the text in {path}", num_train, options.num_samples)]),
+        held_out=TextWindows(held_out),
     )
 
 

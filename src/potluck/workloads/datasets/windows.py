@@ -16,7 +16,7 @@ WINDOW = 128
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Windows(Dataset[tuple[Tensor, ...]]):
+class TextWindows(Dataset[tuple[Tensor, ...]]):
     """Consecutive windows of a text, kept as bytes and handed out as token numbers."""
 
     text: Tensor  # uint8 [windows, WINDOW]

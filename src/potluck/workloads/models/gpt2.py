@@ -6,7 +6,7 @@ from torch import nn
 
 from potluck.workloads.models.language import DROPOUT, Logits, load_library
 from potluck.workloads.models.spec import ModelSpec
-from potluck.workloads.tasks import TASKS
+from potluck.workloads.models.tasks import TASKS
 
 
 def build_gpt2(vocabulary_size: int, *, layers: int, width: int, heads: int) -> nn.Module:

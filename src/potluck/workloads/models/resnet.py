@@ -9,7 +9,7 @@ from functools import partial
 from torch import Tensor, nn
 
 from potluck.workloads.models.spec import ModelSpec
-from potluck.workloads.tasks import TASKS
+from potluck.workloads.models.tasks import TASKS
 
 
 class BasicBlock(nn.Module):

@@ -6,7 +6,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from potluck.workloads.models.spec import ModelSpec
-from potluck.workloads.tasks import TASKS
+from potluck.workloads.models.tasks import TASKS
 
 NUM_GROUPS = 8
 

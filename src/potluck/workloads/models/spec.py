@@ -7,7 +7,7 @@ from torch import nn
 
 from potluck.core.errors import WorkloadError, did_you_mean
 from potluck.workloads.datasets.splits import Kind
-from potluck.workloads.tasks import Task
+from potluck.workloads.models.tasks import Task
 
 Size = Callable[[int], nn.Module]
 """Builds one size of a model for a number of classes."""

@@ -1,0 +1,1 @@
+"""What several benchmarks share: lab machines, gates and workers, and the programs that benchmarks start there."""

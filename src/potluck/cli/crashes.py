@@ -1,0 +1,84 @@
+"""Crashes of workers, for whoever follows a run: each traceback once, and at the end what to do about it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from potluck.core.errors import MeetingError
+from potluck.core.shell_words import quote
+from potluck.doctor.explain import explain
+from potluck.meeting.workers.crash import kind_of_crash
+
+_FIX = "\n  fix: "
+
+
+class CrashTeller:
+    """Tells each crash of a run; machines that crash in the same way share one traceback."""
+
+    def __init__(self, say: Callable[[str], None], host: str, names: Mapping[str, str]) -> None:
+        self._say = say
+        self._host = host
+        self._names = names
+        self._told: dict[str, set[str]] = {}
+        """Which workers crashed so, by the kind of crash."""
+
+    def look(self, run: dict[str, Any]) -> None:
+        """Tell what is new; how a run failed for good is told at its end."""
+        if run["state"] == "failed":
+            return
+        for machine, workers in run["workers"].items():
+            for worker in workers:
+                if worker["message"]:
+                    self._tell(machine, f"{machine}-{worker['number']}", worker)
+
+    def _tell(self, machine: str, name: str, worker: dict[str, Any]) -> None:
+        message = worker["message"]
+        before = self._told.setdefault(kind_of_crash(message), set())
+        if name in before:
+            return
+        first = min(before, default="")
+        before.add(name)
+        again = "" if worker["state"] == "failed" else "; it starts again"
+        if first:
+            self._say(f"worker {name} crashed as {first} did{again}: {message.splitlines()[-1]}")
+            return
+        self._say(f"worker {name} crashed on {machine}{again}:\n{message}")
+        for known in explain(message, self._names):
+            self._say(f"cause: {known.cause}\n  fix: {known.fix}")
+
+    def failure(self, run: dict[str, Any]) -> MeetingError:
+        """Why the run failed, where, and what to type; a traceback that was told already is not told again."""
+        failures = _failures(run)
+        if (
+            len(set(map(kind_of_crash, failures.values()))) > 1
+        ):  # several machines could not be made ready, each for a reason of its own
+            texts, _, fixes = zip(*(message.partition(_FIX) for message in failures.values()), strict=True)
+            fix = "; ".join(fix for fix in fixes if fix) or "; ".join(self._fixes(run, run["message"]))
+            return MeetingError("\n".join([f"run {run['run']} failed:", *texts]), fix=fix)
+        machine, message = next(iter(failures.items()), ("", run["message"]))
+        text, _, fix = message.partition(_FIX)
+        lines = text.splitlines() or ["no worker is left"]
+        is_told = kind_of_crash(message) in self._told
+        what = f"{lines[-1]} (the traceback is above)" if is_told and len(lines) > 1 else "\n".join(lines)
+        where = f" on {machine}" if machine and len(run["workers"]) > 1 else ""
+        between = ": " if "\n" not in what else ":\n"
+        return MeetingError(
+            f"run {run['run']} failed{where}{between}{what}", fix=fix or "; ".join([*self._fixes(run, message)])
+        )
+
+    def _fixes(self, run: dict[str, Any], message: str) -> list[str]:
+        known = [f"{one.cause}: {one.fix}" for one in explain(message, self._names)]
+        script = run["settings"].get("script")
+        alone = f"potluck run --solo {quote(script)}" if script else "potluck train --solo, with the same settings"
+        what = "the whole traceback" if "Traceback" in message else "all that the workers printed"
+        logs = f"{what} is in {run['folder']}/logs on {self._host}"
+        return [*known, f"try it on one machine: {alone}", logs]
+
+
+def _failures(run: dict[str, Any]) -> dict[str, str]:
+    """The words of failed workers that the host names, by machine: one that stands for all, or each of several."""
+    return {
+        machine: worker["message"]
+        for machine, workers in run["workers"].items()
+        for worker in workers
+        if worker["message"] and worker["state"] == "failed" and worker["message"] in run["message"]
+    }

@@ -1,0 +1,21 @@
+"""The console that every command prints tables and lines with: text from elsewhere cannot command the terminal."""
+
+from collections.abc import Iterable
+
+from rich.console import Console as RichConsole
+from rich.console import ConsoleOptions, RenderableType
+from rich.segment import Segment
+
+from potluck.core.printable import printable
+
+
+class Console(RichConsole):
+    """Rich's console, with control characters in any text shown as escapes. Rich's own colours stay."""
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        """The pieces of what is shown."""
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)

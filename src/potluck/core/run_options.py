@@ -1,0 +1,148 @@
+"""One description of a run: every option with its type, default, limits, help text and panel of `--help`.
+
+`potluck.start` takes the options of RunOptions, `potluck train` those of TrainOptions and CommandOptions. Dataclasses,
+so that `potluck --help` need not import pydantic: core/settings.py checks values against types and limits.
+"""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from potluck.core.environment import DEFAULT_PORT
+
+MODEL, DATA, TRAINING, MACHINES, OUTPUT = "Model", "Data", "Training", "Machines", "Output"
+PANELS = (MODEL, DATA, TRAINING, MACHINES, OUTPUT)
+
+
+def option(default: Any, panel: str, help_text: str, *, flags: str = "", **limits: float) -> Any:
+    """A field of these classes. `flags` are the spellings on the command line, if not --name; limits are pydantic's."""
+    metadata = {"description": help_text, "panel": panel, "flags": flags, **limits}
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """What every run can be told, whether a script calls `potluck.start` or `potluck train` runs a built-in model."""
+
+    seed: int = option(0, TRAINING, "Seed of the data order and of all random draws.", ge=0)
+    mixed_precision: Literal["no", "fp16", "bf16"] = option("no", TRAINING, "Number format of the forward pass.")
+    gradient_checkpointing: bool = option(
+        False,
+        TRAINING,
+        "Less memory for more computing.",
+        flags="--gradient-checkpointing/--no-gradient-checkpointing",
+    )
+    micro_batch: int | None = option(
+        None, TRAINING, "The most samples at once in memory; the result stays the same.", ge=1
+    )
+    device: str | None = option(None, MACHINES, "cpu, cuda, cuda:1; a GPU is used by default if there is one.")
+    load_balance_policy: Literal["static", "proportional", "dynamic"] = option(
+        "dynamic", MACHINES, "dynamic: by live timings (default); proportional: by speed; static: equally."
+    )
+    keep: tuple[str, ...] = option((), MACHINES, "A machine that takes part even if it slows the run. May be repeated.")
+    backend: Literal["auto", "gloo", "nccl"] = option(
+        "auto", MACHINES, "gloo or nccl; auto (default) is nccl if all workers have the same version, else gloo."
+    )
+    master_addr: str | None = option(None, MACHINES, "Where worker 0 is met, with RANK and WORLD_SIZE set.")
+    master_port: int | None = option(None, MACHINES, f"The port for --master-addr ({DEFAULT_PORT}).", ge=1, le=65535)
+    experiment_name: str | None = option(None, OUTPUT, "The run's folder under ./experiments.")
+    checkpoint_every: int | None = option(
+        None, OUTPUT, "Steps between checkpoints; each epoch ends with one anyway.", ge=1
+    )
+    keep_checkpoints: int = option(3, OUTPUT, "How many of the last checkpoints stay.", ge=1)
+    resume: bool = option(
+        False, OUTPUT, "Go on with the run of that name (else the newest), with its settings.", flags="--resume"
+    )
+    resume_from: Path | None = option(None, OUTPUT, "Begin with the state in this checkpoint file.")
+
+    @property
+    def master(self) -> tuple[str, int] | None:
+        """Address and port where worker 0 is met, if they were given."""
+        return None if self.master_addr is None else (self.master_addr, self.master_port or DEFAULT_PORT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WorkloadOptions:
+    """Which built-in model is trained, and on which data."""
+
+    model: str = option("simple_cnn", MODEL, "simple_cnn (default), resnet18, resnet50, bert or gpt2.")
+    model_size: str | None = option(None, MODEL, "The model's size, smallest first: tiny, small, base.")
+    dataset: str | None = option(
+        None,
+        DATA,
+        "cifar10, cifar100, synthetic_image, synthetic_text or text; synthetic data of the model's kind by default.",
+    )
+    data_dir: Path | None = option(None, DATA, "Where data is kept (./data); for text: your file or folder of .txt.")
+    num_samples: int | None = option(None, DATA, "Training samples; all of them by default.", ge=1)
+    loader_workers: int = option(0, DATA, "Processes that read data ahead.", ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningOptions:
+    """How long a built-in model is trained, and with which optimizer."""
+
+    global_batch: int | None = option(None, TRAINING, "Samples a step, over all workers (64).", ge=1)
+    batch_size: int | None = option(None, TRAINING, "Samples a step a worker, instead of --global-batch.", ge=1)
+    epochs: int = option(2, TRAINING, "Passes over the data.", ge=1)
+    max_steps: int | None = option(None, TRAINING, "End after this many steps, if that is sooner.", ge=1)
+    optimizer: Literal["sgd", "adam", "adamw"] = option("sgd", TRAINING, "The optimizer.")
+    learning_rate: float | None = option(
+        None,
+        TRAINING,
+        "0.05 for sgd, 0.001 for the others by default.",
+        flags="--lr --learning-rate",
+        gt=0,
+    )
+    lr_schedule: Literal["constant", "cosine"] = option("constant", TRAINING, "The learning rate over the steps.")
+    momentum: float = option(0.9, TRAINING, "Momentum of sgd.", ge=0, lt=1)
+    weight_decay: float = option(0.0, TRAINING, "Weight decay.", ge=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions(RunOptions, LearningOptions, WorkloadOptions):
+    """All that run.yaml and `potluck train` can say of a run. None means: chosen from the rest when the run starts."""
+
+    enable_load_balancing: bool = option(
+        True,
+        MACHINES,
+        "Split each batch so that all machines finish together (on).",
+        flags="--enable-load-balancing/--no-load-balancing",
+    )
+    enable_profiling: bool = option(
+        False,
+        MACHINES,
+        "Measure this machine before the first step, for a few seconds, unless it was measured before.",
+        flags="--enable-profiling/--no-profiling",
+    )
+    memory_limit: str | None = option(None, MACHINES, "What training may use on the CPU, like 2G; needs profiling.")
+
+    def but(self, **changes: Any) -> "TrainOptions":
+        """The same options with some changed."""
+        return dataclasses.replace(self, **changes)
+
+    def for_start(self) -> dict[str, Any]:
+        """The keywords of `potluck.start`, without the run's name, that these options come to."""
+        given = {field.name: getattr(self, field.name) for field in dataclasses.fields(RunOptions)}
+        for name in ("experiment_name", "master_addr", "master_port"):
+            del given[name]
+        policy = self.load_balance_policy if self.enable_load_balancing else "static"
+        return {**given, "load_balance_policy": policy, "master": self.master}
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommandOptions:
+    """Where a command runs and what it reads and writes: not settings of the run, so run.yaml has none of them."""
+
+    solo: bool = option(False, MACHINES, "Train on this machine alone, whoever has joined.", flags="--solo")
+    not_here: bool = option(False, MACHINES, "Train on the other machines, not on this one.", flags="--not-here")
+    machines: str | None = option(None, MACHINES, "Only these, by name: rosa,lily. Everyone by default.")
+    direct: bool = option(
+        False,
+        MACHINES,
+        "Gradients go from machine to machine in the open, not through the gates: for networks above 1 Gbit/s that "
+        "you trust.",
+        flags="--direct",
+    )
+    log_to: str | None = option(None, OUTPUT, "Also tensorboard or mlflow: one run, written here, of all machines.")
+    config: Path | None = option(None, OUTPUT, "A YAML file with any of these settings, for example a run's run.yaml.")

@@ -1,0 +1,175 @@
+"""One worker's side of the plan: its own measured costs go out, all workers' costs come in."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from potluck.engine.balance.kept_profile import KeptProfile
+from potluck.engine.balance.lone import Lone
+from potluck.engine.balance.profile_memory import ProfileMemory
+from potluck.engine.balance.worker_cost import WorkerCost
+from potluck.events.types import AnyEvent, MachineBenched, Notice, StepTiming
+from potluck.measuring.line_fit import Timed
+from potluck.planning.bench_rule import RE_FORMING_S, BenchTerms, least_gain_after, steps_left_of
+from potluck.planning.plan import make_plan
+from potluck.planning.policies import find_policy
+from potluck.planning.replanning.cost_report import CostReport
+from potluck.planning.replanning.replanner import Outcome, Replanner
+from potluck.planning.replanning.returning import FasterWith, consider_return, heir_of, machine_returns
+from potluck.planning.replanning.setting import GroupSetting, WorkerIntroduction
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wishes:
+    """How a run wants its work split."""
+
+    policy: str = "dynamic"
+    keep: tuple[str, ...] = ()
+    """Machines that are never benched."""
+    micro_batch: int | None = None
+    """The most samples at once, by hand: each micro-batch pays what a pass costs at any size."""
+
+    def __post_init__(self) -> None:
+        find_policy(self.policy)
+
+
+class Balance:
+    """Measures this worker, and hands everybody's numbers to its Replanner."""
+
+    def __init__(self, wishes: Wishes, tell: Callable[[AnyEvent], None], memory: ProfileMemory) -> None:
+        self._wishes = wishes
+        self.replanner = Replanner()
+        self.kept = KeptProfile(memory, lambda text: tell(Notice(text=text)))
+        self.last_step: int | None = None
+        """Where the script ends training, once that is known."""
+        self.re_forming_s = 0.0
+        """What a change of the group last cost this worker; 0 before the first."""
+        self._num_returns = 0
+        """How often this worker came back from the bench."""
+        self.lone: Lone | None = None
+        """What this worker does alone while all other machines are benched."""
+        self._cost = WorkerCost(wishes.micro_batch)
+        self._tell = tell
+        self._machine = memory.machine
+
+    # This worker's own cost
+
+    def recall(self, digest: str, gradient_bytes: int) -> None:
+        """The model is known: begin with what earlier runs and trials showed of it."""
+        prior = self.kept.recall(digest, gradient_bytes)
+        if prior is not None:
+            self._cost.begin_with(prior)
+
+    @property
+    def memory_cap(self) -> int | None:
+        """The most samples at once that are known to fit."""
+        return self._cost.memory_cap
+
+    def own_cost(self) -> WorkerCost:
+        """What this worker knows of its own cost at this moment, for a group that it joins."""
+        return self._cost.snapshot()
+
+    def introduction(self, fixed_share: int | None) -> WorkerIntroduction:
+        """What else this worker tells a group that it joins."""
+        return WorkerIntroduction(
+            share=fixed_share,
+            policy=self._wishes.policy,
+            keep=self._wishes.keep,
+            link=self.kept.link,
+            last_step=self.last_step,
+            re_forming_s=self.re_forming_s,
+            num_returns=self._num_returns,
+            kept_ring=self.kept.ring,
+        )
+
+    def report(self) -> CostReport:
+        """What this worker tells the others with its gradients."""
+        return self._cost.report(is_fresh=self.replanner.checks_next)
+
+    def timed(self, samples: int, num_micro_batches: int, timing: StepTiming, cpu_s: float = 0.0) -> None:
+        """One committed step of this worker; cpu_s is the processor time of its own work."""
+        if not samples:
+            return
+        self._cost.committed(samples, num_micro_batches, timing, cpu_s)
+        if self.lone is not None:
+            self.lone.add(samples, timing.step_s)
+        if self.kept.is_due:
+            self.keep()
+
+    def keep(self) -> None:
+        """Keep what this run showed so far."""
+        self.kept.keep(self._cost.profile, self._cost.num_timed, self.replanner.largest_ring)
+
+    # What follows from the costs of all
+
+    def formed(self, setting: GroupSetting, step: int) -> None:
+        """A group has formed after `step` committed steps, and its members have told what they know of themselves."""
+        is_ring = len(setting.workers) > 1
+        self._cost.forget_group(is_ring=is_ring)
+        if is_ring:
+            self.lone = None
+        self._adopt(self.replanner.formed(setting, step), step)
+
+    def committed(self, costs: Sequence[CostReport], step: int) -> None:
+        """`step` steps are committed, and with the last one came everybody's costs: a new plan is for the next."""
+        self._adopt(self.replanner.committed(costs, step), step)
+
+    def distrust(self) -> None:
+        """Workers came to different plans: from now on, only equal shares."""
+        self.replanner = self.replanner.distrusted()
+
+    def _adopt(self, outcome: Outcome, step: int) -> None:
+        self.replanner, events = outcome
+        for event in events:
+            self._tell(event)
+        if any(isinstance(event, MachineBenched) for event in events):
+            self._note_alone(step)
+
+    def _note_alone(self, step: int) -> None:
+        """Machines were just benched: if this one is the only one left, what it does alone is told at the end."""
+        assert self.replanner.in_force is not None
+        cluster, plan = self.replanner.in_force.cluster, self.replanner.in_force.plan
+        if {*cluster.machines} - {*plan.benched} != {self._machine}:
+            return
+        together_s = self._cost.step_s
+        if together_s is None:
+            whole = make_plan(cluster, plan.prediction.samples, plan.policy, cluster.machines)
+            together_s = whole.prediction.step_s
+        self.lone = Lone(
+            machine=self._machine, benched=plan.benched, together_samples_per_s=plan.prediction.samples / together_s
+        )
+        self._tell(Notice(text=f"{self._machine} trains alone from step {step + 1} on"))
+
+    # On the bench
+
+    @property
+    def is_heir(self) -> bool:
+        """Whether this benched machine goes on if the only machine that trains is lost."""
+        assert self.replanner.in_force is not None
+        return heir_of(self.replanner.in_force) == self._machine
+
+    def probed(self, name: str, timed: Timed, step: int, others_s: float | None, copy_s: float) -> FasterWith | None:
+        """This benched worker has measured itself: what the run would gain from its machine, if it should come back.
+
+        others_s is what a step now takes those who train, if it was seen; copy_s what a copy of their state takes.
+        """
+        assert self.replanner.in_force is not None
+        self._cost.probed(timed)
+        profile = self._cost.profile
+        if profile is None:
+            return None
+        terms = BenchTerms(
+            steps_left=steps_left_of(self.last_step, step),
+            re_forming_s=(self.re_forming_s or RE_FORMING_S) + copy_s,
+            least_gain=least_gain_after(self._num_returns),
+        )
+        stretch = self._cost.stretch
+        return consider_return(
+            self.replanner.in_force, terms, worker=name, cost=profile, stretch=stretch, others_s=others_s
+        )
+
+    def returned(self, step: int, gain: FasterWith | None) -> None:
+        """This machine takes part again, because that is faster or, without a gain, because nobody else is left."""
+        if gain is not None:
+            self._num_returns += 1
+        for event in machine_returns(self._machine, step, gain):
+            self._tell(event)

@@ -1,0 +1,67 @@
+"""What this machine learnt about a model in earlier runs and trials, and what this run adds to it."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from potluck.measuring.memory import MemoryCap
+from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
+from potluck.planning.costs import ComputeProfile
+from potluck.planning.measured_exchange import RingMeasurement
+
+_LEAST_STEPS = 8  # fewer timings than these are no experience; a machine is benched after nine steps at the least
+
+
+@dataclass(slots=True, kw_only=True)
+class ProfileMemory:
+    """The profile that is kept for one (machine, device, model, precision)."""
+
+    home: Path
+    machine: str
+    device: str
+    precision: str
+    model: str | None
+    """The name that profiles of this model go by; None until the model is seen, and then a digest of it."""
+    gradient_bytes: int = 0
+
+    def recall(self, digest: str, gradient_bytes: int) -> StoredProfile | None:
+        """The model is known: what was kept of it, unless that was another model by the same name."""
+        self.model = self.model or digest
+        self.gradient_bytes = gradient_bytes
+        stored = find_profile(self.home, self.machine, self.device, self.model, self.precision)
+        return stored if stored is not None and stored.gradient_bytes == gradient_bytes else None
+
+    def keep(self, compute: ComputeProfile | None, num_steps: int, ring: RingMeasurement | None = None) -> None:
+        """What a run's own steps showed is worth more than a trial: it is what steps really cost."""
+        if compute is not None and num_steps >= _LEAST_STEPS:
+            self._save(compute, ring)
+
+    def halve(self, failed: int) -> int:
+        """So many samples did not fit: remember that half of them is the most to try."""
+        stored = self._stored()
+        cap = MemoryCap(None if stored is None else stored.compute.memory_cap).halve(failed)
+        before = ComputeProfile(fixed_s=0.0, per_sample_s=1e-3) if stored is None else stored.compute
+        self._save(ComputeProfile(fixed_s=before.fixed_s, per_sample_s=before.per_sample_s, memory_cap=cap, error=1.0))
+        return cap
+
+    def _stored(self) -> StoredProfile | None:
+        assert self.model is not None
+        return find_profile(self.home, self.machine, self.device, self.model, self.precision)
+
+    def _save(self, compute: ComputeProfile, ring: RingMeasurement | None = None) -> None:
+        assert self.model is not None
+        stored = self._stored()
+        save_profile(
+            self.home,
+            StoredProfile(
+                machine=self.machine,
+                device=self.device,
+                model=self.model,
+                precision=self.precision,
+                compute=compute,
+                gradient_bytes=self.gradient_bytes,
+                link=None if stored is None else stored.link,
+                ring=ring or (None if stored is None else stored.ring),
+                measured_at=time.time(),
+            ),
+        )

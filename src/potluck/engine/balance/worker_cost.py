@@ -1,0 +1,93 @@
+"""What this worker's own work costs, measured in the steps that it commits."""
+
+import statistics
+from collections import deque
+
+from potluck.events.types import StepTiming
+from potluck.machine.hardware import quota_cores
+from potluck.measuring.compute_fit import ComputeFit
+from potluck.measuring.line_fit import Timed
+from potluck.planning.costs import ComputeProfile
+from potluck.planning.replanning.cost_report import UNKNOWN_COST, CostReport
+
+_NUM_RECENT = 8
+
+
+class WorkerCost:
+    """Timings of one worker's steps, and the cost that fits them."""
+
+    def __init__(self, micro_batch: int | None) -> None:
+        self.num_timed = 0
+        self._micro_batch = micro_batch
+        self._fit = ComputeFit(memory_cap=micro_batch)
+        self._share = 0
+        self._waits_s: deque[float] = deque(maxlen=_NUM_RECENT)
+        self._busy: deque[float] = deque(maxlen=_NUM_RECENT)
+        self._steps_s: deque[float] = deque(maxlen=_NUM_RECENT)
+        self._reported = UNKNOWN_COST
+
+    def begin_with(self, prior: ComputeProfile) -> None:
+        """What earlier runs and trials showed of the model."""
+        self._fit = ComputeFit(prior, self._micro_batch)
+
+    @property
+    def memory_cap(self) -> int | None:
+        """The most samples at once that are known to fit."""
+        return self._fit.memory_cap
+
+    @property
+    def profile(self) -> ComputeProfile | None:
+        """The cost that fits all timings so far; None before the first."""
+        return self._fit.profile()
+
+    @property
+    def step_s(self) -> float | None:
+        """What a step usually took with this group, waits included; None before the first."""
+        return statistics.median(self._steps_s) if self._steps_s else None
+
+    @property
+    def stretch(self) -> float:
+        """How much longer this worker's work takes without the pauses of a ring, by its cores' quota; 0 if unknown."""
+        quota = quota_cores()
+        if quota is None:
+            return 1.0
+        return max(1.0, statistics.median(self._busy) / quota) if self._busy else 0.0
+
+    def snapshot(self) -> "WorkerCost":
+        """A copy of what `introduction` needs. Nobody changes it, so that another thread may read it."""
+        copy = WorkerCost(self._micro_batch)
+        copy._fit, copy._share, copy._busy = self._fit.snapshot(), self._share, self._busy.copy()
+        return copy
+
+    def introduction(self, usual_share: int) -> CostReport:
+        """What this worker tells a group that it joins, where so many samples are a usual share."""
+        return CostReport.of(self.profile, self._share or usual_share, 0.0, self.stretch)
+
+    def report(self, *, is_fresh: bool) -> CostReport:
+        """What this worker tells with its gradients; fitted anew only when the others will look at it."""
+        if is_fresh:
+            wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
+            self._reported = CostReport.of(self.profile, self._share, wait_s, self.stretch)
+        return self._reported
+
+    def forget_group(self, *, is_ring: bool) -> None:
+        """Another group has formed: waits for the one before say nothing of it; `is_ring` if it is several workers."""
+        self._waits_s.clear()
+        if is_ring:
+            self._steps_s.clear()
+
+    def committed(self, samples: int, num_micro_batches: int, timing: StepTiming, cpu_s: float) -> None:
+        """One committed step with samples of this worker's; cpu_s is the processor time of its own work."""
+        if timing.own_s > 0:
+            self._busy.append(cpu_s / timing.own_s)
+        self._share = samples
+        self.num_timed += 1
+        if self.num_timed > 1:  # in its first step torch also sets itself up
+            self._fit.add(Timed(samples, timing.own_s, num_micro_batches))
+        # The commit vote is also what a worker alone does without.
+        self._waits_s.append(timing.exchange_wait_s + timing.commit_s)
+        self._steps_s.append(timing.step_s - timing.retry_s)
+
+    def probed(self, timed: Timed) -> None:
+        """One step on the bench, which nobody waits for."""
+        self._fit.add(timed)

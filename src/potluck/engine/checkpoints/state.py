@@ -1,0 +1,191 @@
+"""Everything that a resumed or healed worker must get back: the content of a checkpoint."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from torch import Tensor, nn
+from torch.optim import Optimizer
+from torch.optim.lr_scheduler import LRScheduler
+
+from potluck.core.errors import CheckpointError
+from potluck.engine.compute.precision import Precision
+from potluck.engine.order.position import DataOrder
+
+FORMAT = 1
+
+
+@dataclass(slots=True)
+class EpochSoFar:
+    """Sums over the committed steps of the current epoch."""
+
+    loss_sum: float = 0.0
+    weight: float = 0.0
+    samples: int = 0
+    seconds: float = 0.0
+
+    @property
+    def mean_loss(self) -> float | None:
+        return self.loss_sum / self.weight if self.weight else None
+
+    def add(self, *, loss_sum: float, weight: float, samples: int, seconds: float) -> None:
+        self.loss_sum += loss_sum
+        self.weight += weight
+        self.samples += samples
+        self.seconds += seconds
+
+
+@dataclass(slots=True)
+class TrainingState:
+    """The objects whose state makes a run what it is. Random draws and data position follow from the step."""
+
+    precision: Precision
+    models: list[nn.Module] = field(default_factory=list)
+    optimizers: list[Optimizer] = field(default_factory=list)
+    schedulers: list[LRScheduler] = field(default_factory=list)
+
+    @property
+    def model(self) -> nn.Module:
+        """The one model, or one that holds them all."""
+        return self.models[0] if len(self.models) == 1 else nn.ModuleList(self.models)
+
+    @property
+    def is_several(self) -> bool:
+        """Whether there is more than one model or optimizer."""
+        return len(self.models) > 1 or len(self.optimizers) > 1
+
+    @property
+    def has_several_optimizers(self) -> bool:
+        return len(self.optimizers) > 1
+
+    def parameters(self) -> list[Tensor]:
+        """Those of all models."""
+        return list({parameter: None for model in self.models for parameter in model.parameters()})
+
+    def trained_parameters(self) -> list[Tensor]:
+        """What the optimizers change, groups that were added late included."""
+        return [parameter for optimizer in self.optimizers for parameter in parameters_of(optimizer)]
+
+    def capture(self, step: int, order: DataOrder, so_far: EpochSoFar) -> dict[str, Any]:
+        """The state after that many committed steps, as tensors and plain data."""
+        optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
+        return {
+            "format": FORMAT,
+            "step": step,
+            "left_out": order.left_out,
+            "data": data_position(order),
+            "epoch_so_far": asdict(so_far),
+            "num_models": len(self.models),
+            "model": dict(self.model.state_dict()),
+            **({"optimizer": optimizers[0]} if len(optimizers) == 1 else {"optimizers": optimizers}),
+            "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
+            "precision": self.precision.state_dict(),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Put a captured state into the objects."""
+        self.check_numbers(state)
+        for index in range(len(self.models)):
+            self.restore_model(state, index)
+        for index in range(len(self.optimizers)):
+            self.restore_optimizer(state, index)
+        for index in range(len(self.schedulers)):
+            self.restore_scheduler(state, index)
+        self.precision.load_state_dict(state["precision"])
+
+    def check_numbers(self, state: dict[str, Any]) -> None:
+        """Refuse a state of more or fewer objects."""
+        then = (state.get("num_models", 1), len(_optimizer_states(state)), len(state["schedulers"]))
+        now = (len(self.models), len(self.optimizers), len(self.schedulers))
+        for kind, saved, given in zip(("models", "optimizers", "schedulers"), then, now, strict=True):
+            if saved != given:
+                raise CheckpointError(
+                    f"the checkpoint holds {saved} {kind}, run.prepare got {given}",
+                    fix=f"pass run.prepare the same {kind} as when the run began",
+                )
+
+    def restore_model(self, state: dict[str, Any], index: int) -> None:
+        """The model that was handed over as number `index`, from 0; nothing if the state has fewer."""
+        num_models = state.get("num_models", 1)
+        if index >= num_models:
+            return
+        prefix = "" if num_models == 1 else f"{index}."
+        own = {name[len(prefix) :]: value for name, value in state["model"].items() if name.startswith(prefix)}
+        with _another_kind():
+            self.models[index].load_state_dict(own)
+
+    def restore_optimizer(self, state: dict[str, Any], index: int) -> None:
+        """The optimizer that was handed over as number `index`, from 0."""
+        states = _optimizer_states(state)
+        if index < len(states):
+            with _another_kind():
+                self.optimizers[index].load_state_dict(states[index])
+
+    def restore_scheduler(self, state: dict[str, Any], index: int) -> None:
+        """The schedule that was handed over as number `index`, from 0."""
+        if index < len(state["schedulers"]):
+            self.schedulers[index].load_state_dict(state["schedulers"][index])
+
+
+def parameters_of(optimizer: Optimizer) -> list[Tensor]:
+    """What the optimizer changes."""
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _optimizer_states(state: dict[str, Any]) -> list[dict[str, Any]]:
+    return [state["optimizer"]] if "optimizer" in state else list(state["optimizers"])
+
+
+@contextmanager
+def _another_kind() -> Iterator[None]:
+    try:
+        yield
+    except (RuntimeError, ValueError, KeyError) as error:
+        raise CheckpointError(
+            f"the checkpoint is of another model or optimizer: {' '.join(str(error).split())[:300]}",
+            fix="use the model, size and optimizer that the run began with",
+        ) from error
+
+
+def data_position(order: DataOrder) -> dict[str, int | bool]:
+    """What must stay the same for a step number to mean the same samples."""
+    return {
+        "num_samples": order.num_samples,
+        "global_batch": order.global_batch,
+        "seed": order.seed,
+        "shuffle": order.shuffle,
+        "drop_last": order.drop_last,
+    }
+
+
+_USUAL = {"shuffle": True, "drop_last": False}  # what a checkpoint means that does not say it
+
+
+def check_same_data(state: dict[str, Any], order: DataOrder) -> None:
+    """Refuse to go on from a step number that would point at other samples."""
+    then, now = _USUAL | state["data"], data_position(order)
+    changed = [f"{name} was {then[name]}, now {now[name]}" for name in now if then[name] != now[name]]
+    if changed:
+        raise CheckpointError(
+            f"the checkpoint's position in the data does not fit: {', '.join(changed)}",
+            fix="resume with the values that the run began with, or start a new run",
+        )
+
+
+def epoch_of_state(state: dict[str, Any]) -> int:
+    """The epoch that a captured state is in, counted from 0."""
+    then = _USUAL | state["data"]
+    order = DataOrder(then["num_samples"], then["global_batch"], then["seed"], drop_last=bool(then["drop_last"]))
+    order.left_out = int(state.get("left_out", 0))
+    return order.epoch_of(int(state["step"]))
+
+
+def check_state(state: dict[str, Any], source: str) -> dict[str, Any]:
+    """The state, if it is one that this version can restore."""
+    if state.get("format") != FORMAT:
+        raise CheckpointError(
+            f"{source} has checkpoint format {state.get('format')!r}; this Potluck reads {FORMAT}",
+            fix="use the Potluck version that wrote it, or another checkpoint",
+        )
+    return state

@@ -1,0 +1,83 @@
+"""The end of a run, whatever brings it: the end of the script's `with` block, an exception, the end of the process."""
+
+import atexit
+import os
+import sys
+from collections.abc import Callable
+from contextlib import ExitStack
+
+from potluck.core.exit_codes import DIVERGED
+from potluck.core.states import Ending
+from potluck.engine.steps.divergence import Diverged, ending
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.progress import Progress
+
+
+class RunClosing:
+    """Closes a run once: the last checkpoint, the last event, files and threads let go."""
+
+    def __init__(self, parts: RunParts, progress: Progress, close_loader: Callable[[], None]) -> None:
+        self._parts = parts
+        self._progress = progress
+        self._close_loader = close_loader
+        self._is_closed = False
+        atexit.register(self._close_at_exit)
+
+    def close(self, error: BaseException | None) -> None:
+        """Closing twice is fine. `error` is what ended training, if it was an exception."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        atexit.unregister(self._close_at_exit)
+        problem = error
+        with ExitStack() as stack:  # files and threads are let go whatever else goes wrong
+            stack.callback(self._parts.journal.close)
+            stack.callback(self._parts.group.close)
+            stack.callback(self._parts.writer.close)
+            try:
+                self._finish_work(is_orderly=error is None)
+            except Exception as failure:  # noqa: BLE001  raised below, unless there is an earlier one
+                problem = problem or failure
+            try:
+                self._parts.journal.end(*self._ending(problem), self._progress.settled())
+            except Exception as failure:  # noqa: BLE001
+                problem = problem or failure
+        if problem is not None and problem is not error:
+            raise problem
+
+    def leave_block(self, error: BaseException | None) -> None:
+        """The script leaves its `with` block."""
+        self.close(error)
+        if error is None and self._has_diverged_alone():
+            raise Diverged(DIVERGED)
+
+    def _close_at_exit(self) -> None:
+        error = getattr(sys, "last_value", None)
+        self.close(error)
+        if error is None and self._has_diverged_alone():
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(DIVERGED)  # an exit handler cannot change the exit code in any other way
+
+    def _has_diverged_alone(self) -> bool:
+        """On a cluster the command that started the run ends with the code: a worker's would mean a crash."""
+        has_diverged = bool(self._parts.journal.state.diverged_since)
+        return has_diverged and not self._parts.group.waits and not self._progress.stopping.was_stopped
+
+    def _finish_work(self, *, is_orderly: bool) -> None:
+        self._close_loader()
+        self._progress.saving.wait()
+        if is_orderly:
+            self._progress.save_what_is_new()
+            if self._progress.is_finished:
+                self._parts.group.finish()
+
+    def _ending(self, error: BaseException | None) -> tuple[Ending, str]:
+        if self._progress.stopping.was_stopped:
+            return "stopped", ""
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            return "stopped", "ended at once, without saving"
+        if error is not None:
+            return "failed", f"{type(error).__name__}: {error.args[0] if error.args else ''}"
+        early = "" if self._progress.is_finished else "the script ended training before the last step"
+        return "finished", "; ".join(part for part in (early, ending(self._parts.journal.state)) if part)

@@ -1,0 +1,1 @@
+"""This worker's device and how the model computes on it."""

@@ -1,0 +1,46 @@
+"""Which device a worker trains on, with how many threads."""
+
+import torch
+
+from potluck.core.errors import SettingsError
+from potluck.core.words import counted
+from potluck.machine.hardware import quota_threads
+
+
+def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
+    """The device of that name; without a name this machine's next accelerator if it has one, else the CPU."""
+    accelerator = torch.accelerator.current_accelerator(check_available=True)
+    if name is None:
+        if accelerator is None:
+            return torch.device("cpu")
+        return torch.device(accelerator.type, local_rank % torch.accelerator.device_count())
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise SettingsError(f"{name!r} names no kind of device", fix="use --device cpu, cuda or cuda:0") from None
+    if device.type == "cpu":
+        return device
+    if accelerator is None or accelerator.type != device.type:
+        raise SettingsError(
+            f"this machine's torch {torch.__version__} sees no {device.type} device",
+            fix="use --device cpu, or install a torch build that supports the device",
+        )
+    if (device.index or 0) >= torch.accelerator.device_count():
+        found = counted(torch.accelerator.device_count(), f"{device.type} device")
+        raise SettingsError(
+            f"there is no {device}: this machine has {found}",
+            fix=f"use --device {device.type}:0",
+        )
+    return device
+
+
+def use_threads(told: int | None) -> None:
+    """As many threads as told, else no more than a container's quota can keep busy.
+
+    torch takes one a core; beyond the quota they would wait for each other while the process is held up.
+    """
+    most = quota_threads()
+    if told is not None:
+        torch.set_num_threads(told)
+    elif most is not None and most < torch.get_num_threads():
+        torch.set_num_threads(most)

@@ -1,0 +1,88 @@
+"""Exact means over a dataset, whatever the batches and the split."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeAlias
+
+import torch
+from torch import Tensor, nn
+from torch.utils.data import Dataset
+
+from potluck.core.errors import UsageError
+from potluck.engine.data.fetching import Collate, Samples, to_device
+from potluck.engine.group.protocol import Group, Lost
+
+Measure: TypeAlias = Callable[..., Mapping[str, Tensor]]
+
+
+def evaluate(
+    dataset: Dataset[Any],
+    measure: Measure,
+    *,
+    group: Group,
+    device: torch.device,
+    batch: int,
+    seed: int,
+    collate: Collate | None,
+) -> dict[str, float]:
+    """The mean of every value that `measure` returns for the dataset's samples.
+
+    Sums and counts are added over batches and workers in float64, then divided: no padding, no mean of means.
+    """
+    samples = Samples(dataset, seed, collate)
+    num_samples = len(dataset)  # type: ignore[arg-type]
+    try:
+        totals = _add_up(samples, measure, group.part_of(num_samples), device, batch)
+        if not totals and num_samples:  # a worker without a part still has to bring the names, with nothing under them
+            totals = {name: [0.0, 0.0] for name in _add_up(samples, measure, range(1), device, 1)}
+        names = sorted(totals)
+        sums = group.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64))
+    except Lost:
+        # The part of a lost worker is missing: each of the others counts everything itself.
+        totals = _add_up(samples, measure, range(num_samples), device, batch)
+        names = sorted(totals)
+        sums = torch.tensor([totals[name] for name in names], dtype=torch.float64)
+    return {name: (total / count).item() for name, (total, count) in zip(names, sums, strict=True)}
+
+
+@contextmanager
+def evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
+    """Models compute without gradients and as in evaluation; afterwards each module is in the mode that it was in."""
+    modules = [module for model in models for module in model.modules()]
+    were_training = [module.training for module in modules]
+    for module in modules:
+        module.training = False
+    try:
+        with torch.no_grad():
+            yield
+    finally:
+        for module, was_training in zip(modules, were_training, strict=True):
+            module.training = was_training
+
+
+def _add_up(
+    samples: Samples, measure: Measure, mine: range, device: torch.device, batch: int
+) -> dict[str, list[float]]:
+    totals: dict[str, list[float]] = {}
+    for start in range(mine.start, mine.stop, batch):
+        indices = list(range(start, min(start + batch, mine.stop)))
+        values = measure(*arguments(to_device(samples[0, indices], device)))
+        for name, value in values.items():
+            total = totals.setdefault(name, [0.0, 0.0])
+            for index, number in enumerate(_sum_and_count(name, value)):
+                total[index] += number
+    return totals
+
+
+def arguments(batch: Any) -> tuple[Any, ...]:
+    """A batch as the arguments of a function: a tuple or list is spread."""
+    return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
+
+
+def _sum_and_count(name: str, value: Tensor) -> tuple[float, int]:
+    if value.dim() == 0:
+        raise UsageError(
+            f"the measure {name!r} is one number for a whole batch; a mean of means is not exact",
+            fix="return one value a sample, for example cross_entropy(output, targets, reduction='none')",
+        )
+    return value.sum(dtype=torch.float64).item(), value.numel()

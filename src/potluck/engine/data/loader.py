@@ -1,0 +1,165 @@
+"""The training loader: this worker's part of every step, in micro-batches that fit."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from torch.utils.data import Dataset, default_collate
+
+from potluck.core.errors import UsageError
+from potluck.engine.data.fetching import Collate, FetchAhead, Fetcher, FetchNow, Samples, to_device
+from potluck.engine.data.reading import Reading
+from potluck.engine.data.stream import Stream
+from potluck.engine.order.position import DataOrder, Slice, cut
+from potluck.engine.order.seeding import seed_all
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.progress import Progress
+from potluck.engine.steps.step import Step
+
+
+class SharedLoader:
+    """Iterating it once is one epoch, from wherever the committed step stands.
+
+    A loop that is left early leaves the rest of the epoch out; iterating again in the same epoch goes on with it.
+    """
+
+    def __init__(
+        self,
+        reading: Reading,
+        order: DataOrder,
+        *,
+        parts: RunParts,
+        progress: Progress,
+        micro_batch: Callable[[], int | None],
+    ) -> None:
+        self.order = order
+        self.reading = reading
+        samples = _samples(reading, order.seed)
+        # Several processes would all read the same stream.
+        num_workers = min(1, reading.num_workers) if reading.is_stream else reading.num_workers
+        self._group = parts.group
+        self._progress = progress
+        self._device = parts.device
+        self._micro_batch = micro_batch
+        self._fetcher: Fetcher = (
+            FetchAhead(
+                samples,
+                order,
+                num_workers=num_workers,
+                upcoming=self._upcoming,
+                pin_memory=parts.device.type == "cuda",
+                worker_init=reading.worker_init,
+            )
+            if num_workers
+            else FetchNow(samples, order)
+        )
+
+        self._left_out = order.left_out
+        self._made_in_epoch = progress.position.epoch
+
+    def __len__(self) -> int:
+        """Steps in an epoch."""
+        return self.order.steps_per_epoch
+
+    @property
+    def dataset(self) -> Any:
+        return self.reading.dataset
+
+    @property
+    def batch_size(self) -> int:
+        """The samples of a step over all machines."""
+        return self.order.global_batch
+
+    @property
+    def num_workers(self) -> int:
+        return self.reading.num_workers
+
+    @property
+    def collate_fn(self) -> Collate:
+        return self.reading.collate or default_collate
+
+    @property
+    def drop_last(self) -> bool:
+        return self.order.drop_last
+
+    def __iter__(self) -> Iterator[Any]:
+        progress, position, order = self._progress, self._progress.position, self.order
+        progress.begin_epoch()
+        while position.step < position.last_step:
+            progress.timer.lap("rest_s")
+            # The group may be ahead: then this worker takes part in its step, and is healed in it.
+            part = self._group.begin(position.step, order.batch_of)
+            progress.timer.lap("exchange_wait_s")
+            pieces = cut(part, self._micro_batch())
+            self._follow_order()
+            step = Step(
+                number=part.step,
+                epoch=order.epoch_of(part.step),
+                global_batch=order.batch_of(part.step),
+                num_micro_batches=len(pieces),
+                is_several=progress.training.has_several_optimizers,
+            )
+            progress.begin_step(step)
+            for piece in pieces:
+                if piece is not pieces[0]:
+                    progress.timer.lap("compute_s")  # the script is done with the piece before
+                batch = to_device(self._fetcher.fetch(piece if piece.num_samples else _stand_in(piece)), self._device)
+                progress.timer.lap("data_wait_s")
+                # Dropout and the like draw the same numbers when the step is retried or resumed.
+                seed_all(self._device, order.seed, part.step, piece.start)
+                step.hand_out(piece.num_samples)
+                self._group.exchange_in(this_pass=step.is_last_micro_batch)
+                if step.is_last_micro_batch:
+                    progress.timer.computing()
+                try:
+                    yield batch
+                except GeneratorExit:
+                    progress.has_left_loop = True
+                    raise
+                del batch  # while the next one is read, only the script may hold it
+            progress.settle_step()
+            step.finish()
+            progress.end_step()
+            if (step.counts and order.begins_epoch(position.step)) or progress.must_leave_epoch:
+                return
+
+    def check_replaced_by(self, reading: Reading) -> None:
+        """A loader may be made anew in every epoch, but from the same data; others are for run.evaluate."""
+        then, now = self.reading, reading
+        is_same = now.dataset is then.dataset or self._progress.position.epoch > self._made_in_epoch
+        lengths = (then.num_samples, then.global_batch) == (now.num_samples, now.global_batch)
+        if not is_same or not lengths or self._progress.open_step is not None:
+            raise UsageError(
+                "run.loader was called twice, with other data",
+                fix="train on one dataset; use run.evaluate(dataset, measure) for others",
+            )
+
+    def _follow_order(self) -> None:
+        """Batches that were left out move all that follow: what was read ahead is of other samples."""
+        if self._left_out != self.order.left_out:
+            self._left_out = self.order.left_out
+            self._fetcher.forget()
+
+    def close(self) -> None:
+        """End the processes that read ahead."""
+        self._fetcher.close()
+
+    def _upcoming(self, first: Slice) -> Iterator[Slice]:
+        """The pieces expected from this one on, if the split stays as it is."""
+        pieces = self._expected(first.step)
+        yield from pieces[pieces.index(first) :] if first in pieces else [first]
+        for number in range(first.step + 1, self._progress.position.last_step):
+            yield from self._expected(number)
+
+    def _expected(self, step: int) -> list[Slice]:
+        return cut(self._group.expect(step, self.order.batch_of(step)), self._micro_batch())
+
+
+def _samples(reading: Reading, seed: int) -> Dataset[Any]:
+    if reading.is_stream:
+        return Stream(reading.dataset, seed, reading.collate, reading.global_batch, reading.num_samples)
+    return Samples(reading.dataset, seed, reading.collate)
+
+
+def _stand_in(empty: Slice) -> Slice:
+    """One sample for a worker without any: its backward pass is what takes part in the exchange."""
+    return Slice(empty.step, 0, 1)

@@ -1,0 +1,107 @@
+"""What a worker keeps for its group through all quorums and states: its place, its ports, its model."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import timedelta
+from typing import Any
+
+from torch import nn
+
+from potluck.engine.balance.balance import Balance
+from potluck.engine.group.forming import RosteredGroup
+from potluck.engine.group.gloo import GlooOnDevice
+from potluck.engine.group.gradients import GradientExchange
+from potluck.engine.group.listening import open_gloo
+from potluck.engine.group.membership import Membership
+from potluck.engine.group.notices import GroupNotices
+from potluck.engine.group.place import Place, States
+from potluck.engine.group.several_gradients import SeveralExchange
+from potluck.engine.group.shared_model import SharedModel
+from potluck.engine.group.timeouts import StepTimeout
+from potluck.engine.group.waits import LongWaits
+from potluck.events.types import AnyEvent
+from potluck.measuring.step_timer import StepTimer
+
+_FORM_S = 10.0
+
+
+class Connection:
+    """One worker's connection to the others. All states of its group use it, one at a time."""
+
+    def __init__(
+        self,
+        place: Place,
+        *,
+        say: Callable[[str], None],
+        tell: Callable[[AnyEvent], None],
+        leave: Callable[[], None],
+        balance: Balance,
+        timer: StepTimer,
+    ) -> None:
+        self.place = place
+        self.balance = balance
+        self.timer = timer
+        self.notices = GroupNotices(place, say, tell)
+        self.timeout = StepTimeout()
+        device, gloo_line, self.gradient_address = open_gloo(place.listening)
+        self.process_group = RosteredGroup(
+            timedelta(seconds=_FORM_S), place.backend, place.secret, lambda timeout: GlooOnDevice(timeout, device)
+        )
+        self.enlist()
+        self.waits = LongWaits(self._tell_wait)
+        self.is_stopping: Callable[[], bool] = bool
+        self.told_step = 0
+        """The step that is waited for, in what is told of long waits; 0 before the first committed one."""
+        self.committed_at = time.monotonic()
+        self._model: SharedModel | None = None
+        self._closing = ExitStack()
+        self._closing.callback(leave)
+        if gloo_line is not None:
+            self._closing.callback(gloo_line.close)
+
+    def enlist(self) -> None:
+        """Become a member that the lighthouse does not know yet."""
+        states = States(read=self._read_state, replace=self._heal)
+        self.membership = Membership(self.place, self.process_group, states, self.notices.say)
+
+    def _read_state(self) -> dict[str, Any]:
+        return self.model.whole_state()
+
+    def _heal(self, state: dict[str, Any]) -> None:
+        self.model.heal(state)
+
+    @property
+    def model(self) -> SharedModel:
+        assert self._model is not None, "wrap comes first"
+        return self._model
+
+    def wrap(self, model: nn.Module, states: States, is_stopping: Callable[[], bool], *, is_several: bool) -> nn.Module:
+        """The module whose backward exchanges gradients."""
+        kind = SeveralExchange if is_several else GradientExchange
+        exchange = kind(
+            model,
+            lambda: self.membership.manager,
+            self.process_group,
+            self.timeout.timeout,
+            self.timer.gradients_ready,
+        )
+        self.is_stopping = is_stopping
+        self._model = SharedModel(model, exchange, states, is_several=is_several)
+        return self._model.wrapped
+
+    def close(self) -> None:
+        """The others hear no more of this worker."""
+        self.waits.close()
+        self.membership.leave()
+        self._closing.close()
+
+    def _tell_wait(self, seconds: float, what: str) -> None:
+        """On a thread of its own, while the training thread waits."""
+        self.notices.wait(
+            seconds,
+            what,
+            step=self.told_step,
+            announced=self.process_group.announced,
+            problem=self.membership.problem,
+        )

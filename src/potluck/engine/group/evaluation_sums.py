@@ -1,0 +1,38 @@
+"""Numbers of an evaluation, added up over the workers of a group."""
+
+import time
+
+from torch import Tensor
+from torch.distributed.distributed_c10d import AllreduceOptions
+
+from potluck.engine.group.connection import Connection
+from potluck.engine.group.protocol import Lost
+from potluck.engine.group.timeouts import StepTimeout
+
+
+class EvaluationSums:
+    """Waits for peers by what evaluations have been taking, which is not what steps take."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._timeout = StepTimeout(num_known=1)
+        self._since = 0.0
+
+    def begin(self) -> None:
+        """This worker begins with its part of an evaluation."""
+        self._since = time.monotonic()
+
+    def sum(self, values: Tensor) -> Tensor:
+        """The sum of all workers' values; raises Lost."""
+        connection, group = self._connection, self._connection.process_group
+        options = AllreduceOptions()
+        options.timeout = self._timeout.timeout()
+        summed = values.to(connection.place.device) if group.backend == "nccl" else values
+        try:
+            with connection.waits.waiting_for("evaluation"):
+                group.allreduce([summed], options).wait(options.timeout)
+        except Exception as error:
+            self._timeout.spoiled(someone_left=False)
+            raise Lost(str(error)) from error
+        self._timeout.committed(time.monotonic() - self._since)
+        return summed.to(values.device)

@@ -1,0 +1,134 @@
+"""torchft's thread: where a quorum becomes a process group whose members know each other.
+
+torchft asks the lighthouse, and calls `RosteredGroup.configure`, on a thread of its own. The training thread starts
+that with `Membership.ask` and waits for its end with `Membership.answer`; between the two it computes, and touches
+nothing that torchft's thread writes. What passes between the two threads passes through `RosteredGroup`:
+
+- the training thread writes `RosteredGroup.introduction` before it asks. It is made of values that nobody changes, so
+  that torchft's thread may read it at any time; `introduce` is all that torchft's thread does with it.
+- torchft's thread writes every other attribute of `RosteredGroup`. The training thread reads them after `answer`.
+- also on torchft's thread, before and after `configure`: `quorums.QuorumClient._quorum`, which judges the lighthouse's
+  answer, and `state_transfer.StateExchange`, through which a state is captured for a peer or fetched from one.
+- the thread that tells of long waits reads `announced`: a tuple that is replaced as a whole.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, TypeAlias
+
+from torchft.process_group import ProcessGroupNCCL, ProcessGroupWrapper, create_store_client
+
+from potluck.core.errors import GroupError
+from potluck.engine.balance.worker_cost import WorkerCost
+from potluck.engine.group.backend import choose_backend
+from potluck.engine.group.roster import Member, Roster, read_signed, sign
+from potluck.engine.group.session import GroupSession
+
+Gloo: TypeAlias = Callable[[timedelta], Any]
+"""Makes torchft's reconfigurable Gloo group, on the address that this worker listens on."""
+
+_RETURN_S = 2.0  # for all workers to find a restarted lighthouse, each by itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfDescription:
+    """What a worker can say of itself before it knows how many the others are."""
+
+    member: Member
+    cost: WorkerCost
+    """A snapshot."""
+    global_batch: int
+    trained_with: tuple[str, ...]
+    """The workers of its last committed step."""
+
+
+def introduce(introduction: SelfDescription, num_workers: int, new_lighthouse_since: float) -> Member:
+    """This worker as the others will see it. Runs on torchft's thread, and reads nothing but its arguments."""
+    is_lighthouse_new = time.monotonic() - new_lighthouse_since < _RETURN_S
+    member, cost = introduction.member, introduction.cost.introduction(introduction.global_batch // num_workers)
+    return replace(
+        member,
+        introduction=replace(member.introduction, cost=cost),
+        awaited=introduction.trained_with if is_lighthouse_new else (),
+    )
+
+
+class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
+    """torchft's reconfigurable process group, that also knows its members and takes the backend that they share.
+
+    Reading everyone's entry from the store first makes sure that all are there: Gloo itself tries to connect three
+    times at once and then gives up. An entry counts only with a proof that its writer knows the run's secret.
+    """
+
+    def __init__(self, timeout: timedelta, backend: str, secret: bytes, gloo: Gloo) -> None:
+        super().__init__(timeout=timeout)
+        self._wanted = backend
+        self._secret = secret
+        self._gloo = gloo
+        self._made: dict[str, Any] = {}
+        self.introduction: SelfDescription | None = None
+        self.new_lighthouse_since = float("-inf")
+        """When a restarted lighthouse gave its first quorum (time.monotonic)."""
+        self.backend = "gloo"
+        self.session: GroupSession | None = None
+        """The group of the last quorum; None if it did not form."""
+        self.announced: tuple[Member, ...] = ()
+        """Who the last group was to be, formed or not."""
+        self.refusal: GroupError | None = None
+        self.stranger = ""
+        """Who is in the group without knowing the secret, if anybody is."""
+
+    def configure(
+        self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *more: Any
+    ) -> None:
+        """Called by torchft on its thread, whenever the quorum is another one than before."""
+        self.session = None
+        assert self.introduction is not None
+        me = introduce(self.introduction, world_size, self.new_lighthouse_since)
+        members = self._meet(store_addr, rank, world_size, me)
+        self.announced = members
+        try:
+            check_same_model(members, members[rank])
+            self.backend = choose_backend(self._wanted, [member.nccl for member in members])
+        except GroupError as refusal:
+            self.refusal = refusal
+            raise
+        if self.backend not in self._made:
+            self._made[self.backend] = (
+                ProcessGroupNCCL(timeout=self._timeout) if self.backend == "nccl" else self._gloo(self._timeout)
+            )
+        self._pg = self._made[self.backend]
+        super().configure(store_addr, replica_id, rank, world_size, quorum_id, *more)
+        self.session = GroupSession(roster=Roster(members, rank), quorum_id=quorum_id or 0)
+
+    def _meet(self, store_addr: str, rank: int, world_size: int, me: Member) -> tuple[Member, ...]:
+        """Write this worker's entry into the quorum's store, and wait for everybody's."""
+        store = create_store_client(store_addr, timeout=self._timeout)
+        store.set(f"potluck/{rank}", sign(self._secret, store_addr, rank, me))
+        members = []
+        for index in range(world_size):
+            member = read_signed(self._secret, store_addr, index, store.get(f"potluck/{index}"))
+            if member is None:
+                self.stranger = f"member {index + 1} of {world_size}"
+                raise GroupError(
+                    f"{self.stranger} does not know this run's secret", fix="give POTLUCK_SECRET to members only"
+                )
+            members.append(member)
+        self.stranger = ""
+        return tuple(members)
+
+    def errored(self) -> Exception | None:
+        error: Exception | None = None if self._pg is None else self._pg.errored()
+        return error
+
+
+def check_same_model(members: tuple[Member, ...], mine: Member) -> None:
+    """Refuse to add up gradients of different models."""
+    for other in members:
+        if other.model != mine.model:
+            raise GroupError(
+                f"{other.name} trains another model than {mine.name}",
+                fix="use the same script, settings and versions on every machine",
+            )

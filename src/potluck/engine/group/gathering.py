@@ -1,0 +1,135 @@
+"""How a step finds its group: the lighthouse is asked who is here, and a session comes of it."""
+
+import time
+
+from potluck.core.errors import GroupError
+from potluck.engine.group.backend import own_nccl
+from potluck.engine.group.connection import Connection
+from potluck.engine.group.forming import SelfDescription
+from potluck.engine.group.roster import Member, Roster
+from potluck.engine.group.session import GroupSession
+from potluck.measuring.sources import exchange_of
+from potluck.planning.replanning.setting import GroupSetting
+
+_LONELY_S = 5.0
+_ASK_AGAIN_S = 0.05
+_RESUMED_S = 5.0  # workers of a resumed run start within seconds of each other
+_TOO_FEW = RuntimeError("others have not found the restarted lighthouse yet")
+
+
+class Gathering:
+    """Asks the lighthouse for one worker. All of it runs on the training thread; see `forming` for the other one."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._formed: GroupSession | None = None
+        self.session: GroupSession | None = None
+        """The group that this worker trains in; torchft's thread may be forming the next one already."""
+
+    def ask(self, settled: Roster | None, global_batch: int) -> None:
+        """Let torchft ask who is here. `settled` are the workers of this worker's last committed step."""
+        connection = self._connection
+        connection.membership.ask(
+            SelfDescription(
+                member=_describe(connection, has_trained=settled is not None),
+                cost=connection.balance.own_cost(),
+                global_batch=global_batch,
+                trained_with=() if settled is None else settled.order,
+            )
+        )
+
+    def gather(self, settled: Roster | None, global_batch: int, *, was_spoiled: bool) -> GroupSession:
+        """Wait until a group has formed that this worker is in. `was_spoiled`: the attempt before came to nothing."""
+        connection, manager = self._connection, self._connection.membership.manager
+        started, told = time.monotonic(), False
+        while True:
+            self.ask(settled, global_batch)
+            connection.membership.answer()
+            session = connection.process_group.session
+            if session is None or manager.errored() is not None:
+                connection.notices.stranger(connection.process_group.stranger)
+                manager.should_commit()  # this attempt is spoiled: the next quorum forms a new group
+                self._note_spoiled(settled, session)
+                was_spoiled = False
+                continue
+            roster = session.roster
+            if not roster.is_whole:
+                manager.report_error(_TOO_FEW)
+                manager.should_commit()  # which also takes over what this worker was healed with
+                time.sleep(_ASK_AGAIN_S)
+                continue
+            is_complete = len(roster.members) >= connection.place.expected
+            # A worker that goes on from a checkpoint could train alone, and end the run before the others have come:
+            # these would go on from the same checkpoint, and train the same steps again.
+            is_resumed = settled is None and len(roster.members) == 1
+            may_begin = roster.step > 0 and not (is_resumed and time.monotonic() - started < _RESUMED_S)
+            if is_complete or may_begin:
+                if was_spoiled:
+                    self._note_spoiled(settled, session)
+                return self._accept(session, global_batch)
+            if not told and time.monotonic() - started > _LONELY_S:
+                told = True
+                here = ", ".join(member.name for member in roster.members)
+                connection.notices.say(
+                    f"{len(roster.members)} of {connection.place.expected} workers are here ({here}); waiting"
+                )
+            time.sleep(_ASK_AGAIN_S)
+
+    def answer(self, global_batch: int) -> GroupSession | None:
+        """The group that `ask` has led to; None if the step is spoiled by now."""
+        connection, manager = self._connection, self._connection.membership.manager
+        connection.membership.answer()
+        session = connection.process_group.session
+        if session is None or manager.errored() is not None:
+            return None
+        if not session.roster.is_whole:
+            manager.report_error(_TOO_FEW)
+            return None
+        return self._accept(session, global_batch)
+
+    def _accept(self, session: GroupSession, global_batch: int) -> GroupSession:
+        """A group that has just formed starts from what its members know of themselves."""
+        connection = self._connection
+        if session is not self._formed:
+            exchange = exchange_of(connection.model.exchange.num_bytes)
+            workers = [(member.name, member.machine) for member in session.roster.members]
+            told = [member.introduction for member in session.roster.members]
+            setting = GroupSetting.of(workers, told, global_batch, exchange)
+            connection.balance.formed(setting, session.roster.step)
+            self._formed = session
+        self.session = session
+        if session.heals_somebody:
+            connection.timeout.healing(connection.model.state_bytes)
+        return session
+
+    def begin_alike(self, session: GroupSession) -> None:
+        """Before the first step together: whoever built the model with other weights takes those of the reference."""
+        roster, connection = session.roster, self._connection
+        reference, me = roster.reference, roster.me
+        if session.has_committed or me.step != roster.step or me.weights in ("", reference.weights):
+            return
+        try:
+            connection.model.heal(connection.membership.fetch(reference.state_address, roster.step))
+        except (OSError, GroupError) as error:
+            connection.membership.manager.report_error(error)  # it is gone again: the next group has another reference
+
+    def _note_spoiled(self, settled: Roster | None, session: GroupSession | None) -> None:
+        before = set() if settled is None else settled.names
+        now = set() if session is None else session.roster.names
+        self._connection.timeout.spoiled(someone_left=not before <= now)
+
+
+def _describe(connection: Connection, *, has_trained: bool) -> Member:
+    """This worker as the others will see it, apart from what depends on their number."""
+    place, membership = connection.place, connection.membership
+    return Member(
+        name=place.name,
+        machine=place.machine,
+        step=membership.manager.current_step(),
+        state_address=membership.state_address,
+        model=connection.model.fingerprint,
+        nccl=own_nccl(place.device),
+        introduction=connection.balance.introduction(place.share),
+        weights="" if has_trained else connection.model.weights,
+        gradient_address=connection.gradient_address,
+    )

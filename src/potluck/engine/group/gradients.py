@@ -1,0 +1,223 @@
+"""Gradients summed over workers by stock DDP's reducer, bucket by bucket, while backward still runs."""
+
+import inspect
+import struct
+import zlib
+from collections.abc import Callable
+from datetime import timedelta
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.distributed import GradBucket  # type: ignore[attr-defined]
+from torch.distributed.distributed_c10d import AllreduceOptions
+from torch.futures import Future
+from torchft import Manager
+from torchft.process_group import ProcessGroupDummy
+
+from potluck.engine.compute.fingerprint import gradient_bytes
+from potluck.engine.group.forming import RosteredGroup
+from potluck.engine.group.roster import Roster
+from potluck.engine.order.position import Slice
+from potluck.planning.costs import bucket_bytes
+from potluck.planning.replanning.cost_report import NUM_COST_NUMBERS, CostReport
+
+
+class Contribution(NamedTuple):
+    """What one worker brings to a step, in numbers that can be added up and checked."""
+
+    part: Slice
+    weight: float
+    loss_sum: float
+    scale: float
+    is_last: bool = False
+    left_out: int = 0
+    """Batches that this worker's script has left out so far."""
+
+    def numbers(self) -> "GradientSums":
+        """This worker's summand of everything that is added up."""
+        step, start, stop = self.part
+        size = stop - start
+        if not size:  # a mean over nothing may be no number, and would spoil the others' sums
+            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0)
+        return GradientSums(
+            weight=self.weight,
+            loss=self.loss_sum,
+            scale=self.scale * size,
+            samples=size,
+            borders=_mark(step, stop) - _mark(step, start),
+            leaving=self.is_last,
+            left_out=self.left_out * size,
+        )
+
+
+class GradientSums(NamedTuple):
+    """Numbers that travel with the gradients and are added up over all workers."""
+
+    weight: float
+    loss: float
+    scale: float
+    samples: float
+    borders: float
+    leaving: float
+    left_out: float
+
+    @property
+    def mean_left_out(self) -> float:
+        """A whole number if all workers have left out the same batches."""
+        return self.left_out / self.samples if self.samples else 0.0
+
+
+# Buffers travel with the gradients; newer versions of torch have another word for leaving them alone in forward.
+_DDP_PARAMETERS = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
+_KEEP_BUFFERS: dict[str, Any] = {
+    "forward_sync_buffers" if "forward_sync_buffers" in _DDP_PARAMETERS else "broadcast_buffers": False
+}
+
+
+def are_whole(sums: GradientSums, step: int, batch: int) -> bool:
+    """Whether the parts add up to exactly this step's global batch: every sample once, of this step.
+
+    Each part brings the mark of its end minus the mark of its beginning. Where parts meet these cancel, and the marks
+    of the batch's own ends remain.
+    """
+    return sums.samples == batch and sums.borders == _mark(step, batch) - _mark(step, 0)
+
+
+def _mark(step: int, position: int) -> int:
+    """A number that belongs to this place of this step; small enough for a float64 to add up millions exactly."""
+    return zlib.crc32(struct.pack(">qq", step, position))
+
+
+class GradientExchange:
+    """A model in DDP whose buckets go through torchft's process group, plus one small tensor a step.
+
+    The small tensor holds the contribution and the floating-point buffers weighted by samples (BatchNorm's running
+    statistics): after a step all workers have the same buffers. It is sent before backward starts.
+    """
+
+    needs_state_first = False
+    """Whether a step's changes begin before its commit, so that a worker must be healed before it takes part."""
+
+    def __init__(
+        self,
+        model: nn.Module,
+        manager: Callable[[], Manager],
+        group: RosteredGroup,
+        timeout: Callable[[], timedelta],
+        gradients_ready: Callable[[], None],
+    ) -> None:
+        self.num_bytes = gradient_bytes(model)
+        self._gradients_ready = gradients_ready
+        self._manager = manager
+        self._group = group
+        self._timeout = timeout
+        self._contributes = True
+        self._device = next(model.parameters()).device
+        self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
+        self._all_buffers = dict(model.named_buffers())
+        self._before = {name: buffer.clone() for name, buffer in self._all_buffers.items()}
+        self._num_told = 0
+        self._control: Future[Tensor] | None = None
+        self._combined: Tensor | None = None
+        self.wrapped = self._wrap(model)
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        wrapped = nn.parallel.DistributedDataParallel(
+            model,
+            # Buckets must never be rebuilt, or those of a healed worker would differ: hence find_unused_parameters.
+            process_group=ProcessGroupDummy(0, 1),
+            find_unused_parameters=True,
+            gradient_as_bucket_view=True,
+            bucket_cap_mb=bucket_bytes(self.num_bytes) / (1 << 20),
+            **_KEEP_BUFFERS,
+        )
+        wrapped.register_comm_hook(None, self._sum_bucket)
+        return wrapped
+
+    def exchange_in(self, *, this_pass: bool) -> None:
+        """What DDP's no_sync sets, but for a forward pass that the script makes."""
+        self.wrapped.require_backward_grad_sync = this_pass  # type: ignore[assignment]
+
+    def remember(self) -> None:
+        """Keep the buffers as they are before the step's first forward pass."""
+        if self._all_buffers:  # one call for all of them: this is done in every step
+            torch._foreach_copy_(list(self._before.values()), list(self._all_buffers.values()))
+
+    def between_steps(self, parameters_and_buffers: dict[str, Any]) -> dict[str, Any]:
+        """A model's state dict without what the open step's forward passes have done to the buffers."""
+        return parameters_and_buffers | {k: v for k, v in self._before.items() if k in parameters_and_buffers}
+
+    def begin(self, contribution: Contribution, told: CostReport, roster: Roster) -> None:
+        """Send the small tensor; the buckets follow as backward fills them."""
+        samples = contribution.part.num_samples
+        self._contributes = samples > 0
+        self._num_told = len(roster.members)
+        numbers = torch.zeros(len(GradientSums._fields) + self._num_told * NUM_COST_NUMBERS, dtype=torch.float64)
+        numbers[: len(GradientSums._fields)] = torch.tensor(contribution.numbers(), dtype=torch.float64)
+        mine = len(GradientSums._fields) + roster.mine * NUM_COST_NUMBERS
+        numbers[mine : mine + NUM_COST_NUMBERS] = torch.tensor(told.floats, dtype=torch.float64)
+        weighted = [buffer.detach().to("cpu", torch.float64).flatten() * samples for buffer in self._buffers]
+        if not self._contributes:
+            weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
+        control = torch.cat([numbers, *weighted])
+        self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
+
+    def end(self) -> tuple[GradientSums, list[CostReport]]:
+        """The sums of all workers' numbers, and what each told of itself."""
+        assert self._control is not None
+        control, self._control = self._control.wait().cpu(), None
+        num_sums, num_told = len(GradientSums._fields), self._num_told * NUM_COST_NUMBERS
+        sums = GradientSums(*control[:num_sums].tolist())
+        told = control[num_sums : num_sums + num_told].view(self._num_told, -1).tolist()
+        self._combined = control[num_sums + num_told :] / max(sums.samples, 1.0)
+        return sums, [CostReport.read(numbers) for numbers in told]
+
+    def settle(self, *, committed: bool) -> None:
+        """After the verdict: all workers' buffers combined, or those from before the spoiled step."""
+        if not committed:
+            for name, buffer in self._all_buffers.items():
+                buffer.copy_(self._before[name])
+        elif self._buffers and self._combined is not None:
+            parts = torch.split(self._combined, [buffer.numel() for buffer in self._buffers])
+            for buffer, part in zip(self._buffers, parts, strict=True):
+                buffer.copy_(part.view_as(buffer))
+
+    def _sum_bucket(self, _: Any, bucket: GradBucket) -> Future[Tensor]:
+        if bucket.is_last():
+            self._gradients_ready()
+        buffer = bucket.buffer()
+        if not self._contributes:
+            buffer.zero_()
+        return self._sum_in_place(buffer)
+
+    def _sum_in_place(self, buffer: Tensor) -> Future[Tensor]:
+        if buffer.device.type == "cpu" or self._group.backend == "nccl":
+            return self._sum(buffer)
+        # Gloo's own handling of CUDA tensors is thin: the copy through host memory is ours.
+        return self._sum(buffer.cpu()).then(lambda summed: buffer.copy_(summed.value()))
+
+    def _sum(self, tensor: Tensor) -> Future[Tensor]:
+        manager = self._manager()
+        if manager.errored() is None:
+            try:
+                manager.wait_quorum()
+                options = AllreduceOptions()
+                options.timeout = self._timeout()
+                # The timeout is the backend's own: when it gives up, it no longer writes into the tensor.
+                summed: Future[Any] = self._group.allreduce([tensor], options).get_future()
+                return summed.then(partial(self._note_end, tensor))
+            except Exception as error:  # noqa: BLE001  a peer is gone: the step will not be committed
+                manager.report_error(error)
+        done: Future[Tensor] = Future()
+        done.set_result(tensor)
+        return done
+
+    def _note_end(self, tensor: Tensor, done: Future[Any]) -> Tensor:
+        """Asking for the value raises what went wrong; a future that nobody asks keeps it to itself."""
+        try:
+            done.value()
+        except Exception as error:  # noqa: BLE001
+            self._manager().report_error(error)
+        return tensor

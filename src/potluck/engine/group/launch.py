@@ -1,0 +1,121 @@
+"""From how a process was started to its place in a group."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torchft.coordination import LighthouseServer
+
+from potluck.core.environment import Launch
+from potluck.core.errors import GroupError
+from potluck.engine.group.addresses import address_towards, host_and_port
+from potluck.engine.group.backend import check_backend
+from potluck.engine.group.lighthouse import start_lighthouse
+from potluck.engine.group.listening import Listening, make_store
+from potluck.engine.group.place import Place
+from potluck.engine.group.stderr_capture import NativeNoise
+
+_MEET_S = 60.0
+
+
+class Launched:
+    """One of several workers: what it has to start and to stop for them."""
+
+    def __init__(self, launch: Launch, machine: str, *, backend: str, device: torch.device) -> None:
+        self._launch = launch
+        self._backend = check_backend(backend)
+        self._device = device
+        self._machine = machine
+        self._lighthouse: LighthouseServer | None = None
+        self._store: TCPStore | None = None
+        self._noise: NativeNoise | None = None
+        if launch.lighthouse is not None and not launch.secret:
+            raise GroupError(
+                "POTLUCK_LIGHTHOUSE is set, but POTLUCK_SECRET is not",
+                fix="set POTLUCK_SECRET to the same secret text on every machine",
+            )
+
+    def agree_on_name(self, name: str | None) -> str | None:
+        """The run's name: the host's, or under torchrun the one that worker 0 has chosen."""
+        if self._launch.lighthouse is not None:
+            return self._launch.run or name
+        with _reaching(self._launch):
+            self._store = _torchrun_store(self._launch)
+            if self._launch.rank == 0:
+                self._store.set("potluck/run", name or "")
+            return str(self._store.get("potluck/run").decode()) or None
+
+    def take_place(self, log_file: Path) -> Place:
+        """Where this worker meets the others; from now on what libraries print goes into the log file."""
+        self._noise = NativeNoise(log_file)
+        lighthouse, secret = self._launch.lighthouse, self._launch.secret
+        if lighthouse is None:
+            with _reaching(self._launch):
+                lighthouse, secret = self._meet_under_torchrun()
+        return Place(
+            name=f"{self._machine}-{self._launch.worker}",
+            machine=self._machine,
+            lighthouse=lighthouse,
+            secret=secret.encode(),
+            listening=where_to_listen(self._launch, lighthouse),
+            share=self._launch.share,
+            expected=self._launch.expected,
+            backend=self._backend,
+            device=self._device,
+        )
+
+    def _meet_under_torchrun(self) -> tuple[str, str]:
+        """Worker 0 starts the lighthouse and tells the others through torchrun's store."""
+        assert self._launch.master is not None
+        assert self._store is not None
+        if self._launch.rank == 0:
+            address = address_towards(self._launch.master[0])
+            self._lighthouse = start_lighthouse(f"{address}:0")
+            port = self._lighthouse.address().rsplit(":", 1)[1]
+            self._store.set("potluck/secret", secrets.token_hex(16))
+            self._store.set("potluck/lighthouse", f"http://{address}:{port}")
+        return self._store.get("potluck/lighthouse").decode(), self._store.get("potluck/secret").decode()
+
+    def leave(self) -> None:
+        """Stop what was started for the group."""
+        if self._lighthouse is not None:
+            self._lighthouse.shutdown()
+        if self._noise is not None:
+            self._noise.close()
+
+
+def where_to_listen(launch: Launch, lighthouse: str) -> Listening:
+    """At the addresses that the agent gave, else at the one on the way to the lighthouse."""
+    address = launch.address or address_towards(host_and_port(lighthouse)[0])
+    return Listening(
+        address=address,
+        gradient_address=launch.gradient_address or address,
+        gate=launch.gate,
+        run=launch.gate_run,
+    )
+
+
+def _torchrun_store(launch: Launch) -> TCPStore:
+    assert launch.master is not None
+    host, port = launch.master
+    timeout = timedelta(seconds=_MEET_S)
+    if launch.rank == 0 and not launch.has_agent_store:
+        return make_store(address_towards(host), port, timeout)
+    return TCPStore(host, port, is_master=False, wait_for_workers=False, timeout=timeout)
+
+
+@contextmanager
+def _reaching(launch: Launch) -> Iterator[None]:
+    """Turn what torch raises when workers don't meet into a word about whom and where."""
+    try:
+        yield
+    except (RuntimeError, OSError) as error:
+        host, port = launch.master or ("", 0)
+        raise GroupError(
+            f"worker {launch.rank} cannot meet the others at {host}:{port}: {str(error).splitlines()[0]}",
+            fix="start worker 0 first or within a minute, and check MASTER_ADDR, MASTER_PORT and the firewall",
+        ) from error

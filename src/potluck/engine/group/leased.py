@@ -1,0 +1,63 @@
+"""Steps of the only worker that is here: nobody is asked, nothing is exchanged, nobody votes, while a lease lasts."""
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from potluck.engine.group.connection import Connection
+from potluck.engine.group.lease import Lease
+from potluck.engine.group.protocol import GroupState
+from potluck.engine.group.solo import SoloGroup
+from potluck.engine.order.position import Slice
+
+
+class LeasedGroup(SoloGroup):
+    """A worker by itself that others may join: its state can be read, and `back` asks for them when the lease ends."""
+
+    waits = True
+
+    def __init__(self, connection: Connection, lease: Lease, back: GroupState) -> None:
+        super().__init__()
+        self._connection = connection
+        self._lease = lease
+        self._back = back
+        self._began_at = 0.0
+
+    def catch_up(self, step: int) -> int:
+        return step
+
+    def successor(self) -> GroupState:
+        return self if self._lease.is_valid else self._back
+
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        self.quorum_id = self._back.quorum_id
+        self._connection.model.exchange.remember()
+        self._connection.membership.lend()
+        self._connection.told_step = step
+        self._began_at = time.monotonic()
+        return super().begin(step, batch_of)
+
+    def exchange_in(self, *, this_pass: bool) -> None:
+        self._connection.model.exchange_in(this_pass=this_pass, is_alone=True)
+
+    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
+        return super().announce(weight or 1.0, loss_sum, scale, is_last=is_last, left_out=left_out)
+
+    def begin_change(self) -> None:
+        self._connection.membership.begin_change()
+
+    def commit(self) -> bool:
+        now = time.monotonic()
+        self._connection.membership.advance()
+        self._connection.timeout.committed(now - self._began_at)
+        self._connection.committed_at = now
+        return True
+
+    def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
+        return self._connection.model.between_steps(state)
+
+    def finish(self) -> None:
+        self._back.finish()
+
+    def close(self) -> None:
+        self._back.close()

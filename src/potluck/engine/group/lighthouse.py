@@ -1,0 +1,39 @@
+"""torchft's lighthouse, started in milliseconds: while it is away no step of its run can end."""
+
+import importlib.util
+import sys
+from importlib.machinery import PathFinder
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torchft.coordination import LighthouseServer
+
+_HEARTBEAT_TIMEOUT_MS = 1000
+_JOIN_TIMEOUT_MS = 15_000
+_QUORUM_TICK_MS = 20
+_NATIVE = "torchft._torchft"
+
+
+def start_lighthouse(bind: str) -> "LighthouseServer":
+    """The membership service of one run, in this process."""
+    server: LighthouseServer = _native_part().LighthouseServer(
+        bind=bind,
+        min_replicas=1,
+        join_timeout_ms=_JOIN_TIMEOUT_MS,
+        quorum_tick_ms=_QUORUM_TICK_MS,
+        heartbeat_timeout_ms=_HEARTBEAT_TIMEOUT_MS,
+    )
+    return server
+
+
+def _native_part() -> Any:
+    """torchft's compiled module. Importing it by name would import torch first, which takes seconds."""
+    if _NATIVE in sys.modules:
+        return sys.modules[_NATIVE]
+    package = importlib.util.find_spec("torchft")
+    spec = package and PathFinder.find_spec(_NATIVE, package.submodule_search_locations)
+    if spec is None or spec.loader is None:
+        return importlib.import_module(_NATIVE)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

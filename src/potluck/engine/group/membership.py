@@ -1,0 +1,159 @@
+"""A worker's standing with the lighthouse: it asks for a group and hears who is in it."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
+from torchft import Manager
+
+from potluck.engine.group.addresses import host_and_port
+from potluck.engine.group.forming import RosteredGroup, SelfDescription
+from potluck.engine.group.listening import NUM_TRIES, free_port, make_store, no_port
+from potluck.engine.group.manager import QUORUM_S, find_lighthouse, no_answer
+from potluck.engine.group.place import Place, States
+from potluck.engine.group.quorums import QuorumClient
+from potluck.engine.group.state_transfer import StateExchange
+from potluck.gates.exposing import GateLine, TakenError
+
+_MOST_TEXT = 300
+
+
+class Membership:
+    """torchft's manager of one worker, with every address made explicit. After `leave` it is of no more use."""
+
+    def __init__(self, place: Place, group: RosteredGroup, states: States, say: Callable[[str], None]) -> None:
+        self._place = place
+        self._group = group
+        self._states = states
+        self._say = say
+        self._address = place.listening.address
+        self._exchange = self._make_exchange()
+        self._manager: Manager | None = None
+        self._store: TCPStore | None = None
+        self._line: GateLine | None = None
+
+    @property
+    def problem(self) -> str:
+        """What the group under way has met, in one line; empty where nothing is wrong, or nothing known."""
+        error = None if self._manager is None else self._manager.errored()
+        return "" if error is None else " ".join(str(error.original_exception).split())[:_MOST_TEXT]
+
+    @property
+    def manager(self) -> Manager:
+        assert self._manager is not None, "join comes first"
+        return self._manager
+
+    def join(self, step: int) -> None:
+        """Go to the lighthouse, once, with the step that this worker's state is of."""
+        if self._manager is None:
+            ports = self._open_ports()
+            self._manager = find_lighthouse(
+                self._place, self._group, self._states, self._exchange, ports=ports, say=self._say
+            )
+            self._manager._client = QuorumClient(self._manager, self._group)
+            self._manager.load_state_dict({"step": step, "batches_committed": step})
+
+    def _open_ports(self) -> tuple[int, int]:
+        """A store and a port for torchft's manager, which the others can dial before anybody hears of them."""
+        for _ in range(NUM_TRIES):
+            self._store = make_store(self._address)
+            manager_port = free_port(self._address)
+            self._line = self._place.listening.open_line()
+            if self._line is None:
+                return self._store.port, manager_port
+            state_port = host_and_port(self._exchange.metadata())[1]
+            try:
+                self._line.expose({self._store.port: "control", manager_port: "control", state_port: "bulk"})
+            except TakenError:
+                self._line.close()
+                self._exchange.shutdown()
+                self._exchange = self._make_exchange()
+                continue
+            return self._store.port, manager_port
+        raise no_port()
+
+    def _make_exchange(self) -> StateExchange:
+        exchange = StateExchange(self._address, self._place.secret)
+        exchange.peers = self._peers
+        return exchange
+
+    def ask(self, introduction: SelfDescription) -> None:
+        """Ask who is here, on torchft's thread; meanwhile this worker's state may be read."""
+        self._group.introduction = introduction
+        self.lend()
+        self.manager.start_quorum()
+
+    def lend(self) -> None:
+        """A step begins that nobody is asked about; meanwhile this worker's state may be read."""
+        self._exchange.open(self.manager.current_step(), self._whole_state)
+
+    def advance(self) -> None:
+        """A step that nobody was asked about is done."""
+        self._exchange.disallow_checkpoint()
+        done = self.manager.state_dict()
+        self.manager.load_state_dict({"step": done["step"] + 1, "batches_committed": done["batches_committed"] + 1})
+
+    def answer(self) -> None:
+        """Wait for the answer to `ask`."""
+        try:
+            self.manager.wait_quorum()
+        except Exception as error:
+            raise no_answer(self._place, error) from error
+        if self._group.refusal is not None:
+            raise self._group.refusal
+
+    @property
+    def state_address(self) -> str:
+        """Where peers ask for this worker's state."""
+        return self._exchange.metadata()
+
+    def fetch(self, peer: str, step: int) -> dict[str, Any]:
+        """The training state of that peer at that step."""
+        state: dict[str, Any] = self._exchange.fetch(peer, step, timedelta(seconds=QUORUM_S))["user"]["default"]
+        return state
+
+    def begin_change(self) -> None:
+        """The state changes before the step is committed: until the next `ask` nobody reads it."""
+        self._exchange.disallow_checkpoint()
+
+    def finish(self) -> None:
+        """Training is over: give the last state to those who wait for it."""
+        if self._manager is not None:
+            self._exchange.finish(self.manager.current_step(), self._whole_state)
+
+    def hand_over(self) -> None:
+        """This worker stops: give its state to those who go on."""
+        if self._manager is not None:
+            self._exchange.hand_over(self.manager.current_step(), self._whole_state)
+
+    def forget_quorum(self) -> None:
+        """Empty this worker's store: a restarted lighthouse counts from 1 again and must find nothing of that time."""
+        store: Any = self._store
+        if hasattr(store, "list_keys"):
+            for key in store.list_keys():
+                if "torchft/" in key:
+                    store.delete_key(key)
+
+    def leave(self) -> None:
+        """The lighthouse hears no more of this worker."""
+        if self._line is not None:
+            self._line.close()
+        if self._manager is None:
+            self._exchange.shutdown()
+            return
+        with suppress(Exception):
+            self._manager.shutdown(wait=False)
+
+    def _whole_state(self) -> dict[str, Any]:
+        """In torchft's own form."""
+        return {"user": {"default": self._states.read()}, "torchft": self.manager.state_dict()}
+
+    def _peers(self) -> list[str]:
+        """Whom torchft's thread asks for the state, after it has formed the group."""
+        session = self._group.session
+        if session is None:
+            return []
+        roster = session.roster
+        return [roster.members[index].state_address for index in roster.participants()]

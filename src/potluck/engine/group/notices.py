@@ -1,0 +1,47 @@
+"""What a group tells the person at this machine, beside who comes and goes."""
+
+from collections.abc import Callable, Sequence
+
+from potluck.engine.group.direct_probe import find_unreachable
+from potluck.engine.group.place import Place
+from potluck.engine.group.roster import Member
+from potluck.events.types import AnyEvent, Waiting
+
+
+class GroupNotices:
+    """Says some things only once."""
+
+    def __init__(self, place: Place, say: Callable[[str], None], tell: Callable[[AnyEvent], None]) -> None:
+        self.say = say
+        self._place = place
+        self.tell = tell
+        self._has_told_stranger = self._has_told_the_open = False
+
+    def stranger(self, who: str) -> None:
+        """Nothing is exchanged with somebody who does not know the secret; the group forms when that one is gone."""
+        if who and not self._has_told_stranger:
+            self._has_told_stranger = True
+            self.say(
+                f"{who} does not know this run's secret, and nothing is exchanged with it; training goes on when "
+                f"it is gone: see who dials the lighthouse at {self._place.lighthouse}"
+            )
+
+    def in_the_open(self, backend: str) -> None:
+        """NCCL knows no gates."""
+        is_open = backend == "nccl" and self._place.listening.gate is not None
+        if is_open and not self._has_told_the_open:
+            self._has_told_the_open = True
+            self.say(
+                "gradients go from machine to machine in the open (NCCL); all else goes through the gates, "
+                "and so do gradients with --backend gloo"
+            )
+
+    def wait(self, seconds: float, what: str, *, step: int, announced: Sequence[Member], problem: str) -> None:
+        """Called on the thread of `LongWaits`, while the training thread waits."""
+        others = {m.machine: m.gradient_address for m in announced if m.gradient_address}
+        others.pop(self._place.machine, None)
+        unreachable = find_unreachable(others)
+        self.tell(Waiting(step=step, seconds=seconds, what=what, unreachable=unreachable, problem=problem))
+        if self._place.listening.gate is None:  # no host watches: the person at this machine is told
+            cannot = f"; this machine cannot dial {', '.join(unreachable)}" if unreachable else ""
+            self.say(f"no step for {seconds:.0f} s: {self._place.name} waits for the others ({what}){cannot}")

@@ -1,0 +1,33 @@
+"""What a worker is given for its part in a group: its name, where it listens, how its training state is reached."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from potluck.engine.group.listening import Listening
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """This worker's place in a group."""
+
+    name: str
+    machine: str
+    lighthouse: str
+    secret: bytes
+    listening: Listening
+    share: int | None = None
+    expected: int = 1
+    """Workers to wait for before the very first step."""
+    backend: str = "auto"
+    device: torch.device
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """How this worker's training state is read for a peer, and replaced by a peer's."""
+
+    read: Callable[[], dict[str, Any]]
+    replace: Callable[[dict[str, Any]], None]

@@ -1,0 +1,241 @@
+"""Steps of all workers that share a lighthouse: each takes a part of the batch, gradients are summed over all."""
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from potluck.engine.group.attempt import NextStep, StepAttempt
+from potluck.engine.group.benched import sit_down
+from potluck.engine.group.connection import Connection
+from potluck.engine.group.evaluation_sums import EvaluationSums
+from potluck.engine.group.gathering import Gathering
+from potluck.engine.group.gradients import Contribution, are_whole
+from potluck.engine.group.lease import Lease
+from potluck.engine.group.leased import LeasedGroup
+from potluck.engine.group.protocol import GroupState, Total
+from potluck.engine.group.roster import Roster, group_change
+from potluck.engine.group.session import GroupSession
+from potluck.engine.order.position import Slice
+
+
+class ReplicatedGroup:
+    """torchft's membership and Gloo, arranged for exact data-parallel training."""
+
+    waits = True
+    is_benched = False
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._gathering = Gathering(connection)
+        self._evaluation = EvaluationSums(connection)
+        self._lease = Lease(connection.place.expected)
+        self._leased = LeasedGroup(connection, self._lease, back=self)
+        self._successor: GroupState = self
+        self._settled: Roster | None = None
+        """The workers of the last committed step."""
+        self._has_stopped = False
+        """Whether one of them said that it was its last."""
+        self._next = NextStep.WAITS
+        self._attempt: StepAttempt | None = None
+        self._batch_of: Callable[[int], int] | None = None
+
+    def catch_up(self, step: int) -> int:
+        return step
+
+    def successor(self) -> GroupState:
+        successor, self._successor = self._successor, self
+        return self._leased if successor is self and self._lease.is_valid else successor
+
+    # A step
+
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        connection, gathering = self._connection, self._gathering
+        self._batch_of = batch_of
+        connection.membership.join(step)
+        if self._attempt is not None and not self._attempt.is_confirmed:
+            connection.membership.answer()  # the script has left a step in the middle: torchft is still asking for it
+        connection.model.exchange.remember()
+        if self._next is NextStep.PRESUMES and gathering.session is not None:
+            # Whether the part that this worker takes in the meantime is right shows before anything is exchanged, and
+            # again when all parts are added up.
+            gathering.ask(self._settled, batch_of(0))
+            session, is_confirmed, began_at = gathering.session, False, time.monotonic()
+        else:
+            was_spoiled = self._next is NextStep.WAITS_AFTER_SPOILED
+            with connection.waits.waiting_for("group"):
+                session = gathering.gather(self._settled, batch_of(0), was_spoiled=was_spoiled)
+            is_confirmed, began_at = True, time.monotonic()
+            self._next = NextStep.WAITS
+            gathering.begin_alike(session)
+        step = connection.membership.manager.current_step()
+        part = session.part(step, batch_of(step), connection.balance.replanner.shares(session.roster.order))
+        self._attempt = StepAttempt(part=part, batch=batch_of(step), began_at=began_at, is_confirmed=is_confirmed)
+        if self._settled is not None:
+            connection.told_step = step
+        return part
+
+    def expect(self, step: int, batch: int) -> Slice:
+        session = self._gathering.session
+        if session is None:
+            return Slice(step, 0, batch)
+        return session.part(step, batch, self._connection.balance.replanner.shares(session.roster.order))
+
+    def exchange_in(self, *, this_pass: bool) -> None:
+        self._connection.model.exchange_in(this_pass=this_pass, is_alone=False)
+
+    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
+        connection, (session, attempt) = self._connection, self._under_way()
+        if not attempt.is_confirmed:
+            connection.timer.lap("compute_s")
+            session, attempt = self._confirm()
+            connection.timer.lap("exchange_wait_s")
+        self._attempt = replace(attempt, left_out=left_out)
+        contribution = Contribution(attempt.part, weight, loss_sum, scale, is_last, left_out)
+        connection.model.exchange.begin(contribution, connection.balance.report(), session.roster)
+        return attempt.part
+
+    def total(self) -> Total:
+        connection, (session, attempt) = self._connection, self._under_way()
+        manager, part = connection.membership.manager, attempt.part
+        with connection.waits.waiting_for("gradients"):
+            sums, told = connection.model.exchange.end()
+        connection.timer.lap("exchange_wait_s")
+        if manager.errored() is None and part.num_samples and sums.mean_left_out != attempt.left_out:
+            manager.report_error(RuntimeError("a script has left the loader's loop early, and others have not"))
+        if manager.errored() is None and not are_whole(sums, part.step, attempt.batch):
+            manager.report_error(RuntimeError(f"the parts do not add up to step {part.step}: {sums}"))
+            if session.has_committed:
+                connection.notices.say("workers came to different plans; from now on all take equal parts")
+                connection.balance.distrust()
+        self._attempt = replace(attempt, told=told, someone_leaves=sums.leaving > 0)
+        scale = sums.scale / sums.samples if sums.samples else 1.0
+        return Total(sums.weight or 1.0, sums.loss, scale, sums.mean_left_out)
+
+    def begin_change(self) -> None:
+        self._connection.membership.begin_change()
+
+    def commit(self) -> bool:
+        connection, (session, attempt) = self._connection, self._under_way()
+        manager, exchange = connection.membership.manager, connection.model.exchange
+        if exchange.needs_state_first and session.is_behind:
+            # torchft brings the peers' state only now, too late for what this step has changed. With that state this
+            # worker takes part when all try the step again.
+            manager.report_error(RuntimeError("this worker has only now got the others' state"))
+        with connection.waits.waiting_for("gradients"):
+            committed = bool(manager.should_commit())
+        exchange.settle(committed=committed)
+        self._next = NextStep.WAITS if committed else NextStep.WAITS_AFTER_SPOILED
+        if committed:
+            self._settle(session, attempt)
+        return committed
+
+    def _confirm(self) -> tuple[GroupSession, StepAttempt]:
+        """Now the group must be known: take no part in a step that it is not at."""
+        connection, (_, attempt) = self._connection, self._under_way()
+        assert self._batch_of is not None
+        asked = time.monotonic()
+        with connection.waits.waiting_for("group"):
+            session = self._gathering.answer(self._batch_of(0))
+        # Waiting for the lighthouse says nothing about the peers' speed.
+        attempt = replace(attempt, is_confirmed=True, began_at=attempt.began_at + time.monotonic() - asked)
+        step = connection.membership.manager.current_step()
+        if session is not None and step != attempt.part.step:
+            part = session.part(step, self._batch_of(step), connection.balance.replanner.shares(session.roster.order))
+            attempt = replace(attempt, part=part, batch=self._batch_of(step))
+        # Otherwise the part stays. If somebody is missing, the parts do not add up, and the step is tried again; a
+        # newcomer that must be healed first brings nothing, and they do.
+        self._attempt = attempt
+        return self._under_way()
+
+    def _settle(self, session: GroupSession, attempt: StepAttempt) -> None:
+        """The step is committed: tell who came and went, plan anew if that is due, and choose the next state."""
+        connection, balance = self._connection, self._connection.balance
+        roster, step, now = session.roster, attempt.part.step, time.monotonic()
+        if self._settled is not None:
+            changed = group_change(
+                self._settled,
+                roster,
+                step=step + 1,
+                quorum_id=session.quorum_id,
+                has_stopped=self._has_stopped,
+                stall_s=now - connection.committed_at,
+            )
+            if changed is not None:
+                connection.notices.tell(changed)
+                balance.re_forming_s = now - connection.committed_at
+        connection.timeout.committed(now - attempt.began_at)
+        connection.waits.committed()
+        if not session.has_committed:
+            connection.notices.in_the_open(connection.process_group.backend)
+            connection.timeout.grown()
+            connection.membership.forget_quorum()
+        balance.committed(attempt.told, step + 1)
+        connection.committed_at, connection.told_step = now, step
+        session.has_committed = True
+        self._lease.met(len(roster.members))
+        self._settled, self._has_stopped = roster, attempt.someone_leaves
+        if not attempt.someone_leaves:
+            self._next = NextStep.PRESUMES
+        if benched := balance.replanner.benched:
+            self._next = NextStep.WAITS  # the others are gone with the next step
+            if connection.place.machine in benched:
+                self._successor = sit_down(connection, roster, attempt.part.num_samples, back=self)
+                return
+            self._gathering.session = session.without(benched)
+            self._settled = self._gathering.session.roster
+        if len(self._settled.members) == 1:
+            self._next = NextStep.PRESUMES
+            self._lease.renew()
+
+    def _under_way(self) -> tuple[GroupSession, StepAttempt]:
+        session, attempt = self._gathering.session, self._attempt
+        assert session is not None
+        assert attempt is not None
+        return session, attempt
+
+    def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
+        return self._connection.model.between_steps(state)
+
+    # Between steps
+
+    @property
+    def quorum_id(self) -> int:
+        return 0 if self._gathering.session is None else self._gathering.session.quorum_id
+
+    @property
+    def writes(self) -> bool:
+        """The first worker by name writes checkpoints."""
+        return self._gathering.session is None or self._gathering.session.roster.mine == 0
+
+    def part_of(self, num_samples: int) -> range:
+        self._evaluation.begin()
+        if self._attempt is not None and not self._attempt.is_confirmed:  # the script evaluates in the middle of a step
+            self._confirm()
+        session = self._gathering.session
+        if session is None:
+            return range(num_samples)
+        return session.evaluation_part(num_samples, self._connection.balance.replanner.shares(session.roster.order))
+
+    def sum(self, values: Tensor) -> Tensor:
+        session = self._gathering.session
+        is_alone = session is None or len(session.roster.members) == 1
+        return values if is_alone else self._evaluation.sum(values)
+
+    def finish(self) -> None:
+        connection = self._connection
+        if self._settled is not None:
+            if connection.balance.lone is not None and (text := connection.balance.lone.text()):
+                connection.notices.say(text)
+            connection.model.exchange.remember()
+            connection.membership.finish()
+
+    def close(self) -> None:
+        connection = self._connection
+        if self._settled is not None:
+            connection.balance.keep()
+            if len(self._settled.members) == 1 and connection.is_stopping():
+                connection.model.exchange.remember()
+                connection.membership.hand_over()

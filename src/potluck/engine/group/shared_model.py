@@ -1,0 +1,81 @@
+"""The model as a group holds it: its gradients are exchanged, its state is read by peers and replaced by theirs."""
+
+import hashlib
+from collections.abc import Iterable
+from functools import cached_property
+from typing import Any
+
+from torch import Tensor, nn
+
+from potluck.engine.compute.fingerprint import fingerprint
+from potluck.engine.group.gradients import GradientExchange
+from potluck.engine.group.place import States
+from potluck.engine.group.state_wire import chunks
+
+_DIGEST_BYTES = 1 << 24
+
+
+class SharedModel:
+    """A model, the exchange of its gradients, and the script's whole training state around it."""
+
+    def __init__(self, model: nn.Module, exchange: GradientExchange, states: States, *, is_several: bool) -> None:
+        self.exchange = exchange
+        self.fingerprint = fingerprint(model)
+        self.state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
+        self._model = model
+        self._states = states
+        self._passage = None if is_several else Passage(model, exchange.wrapped)
+
+    @property
+    def wrapped(self) -> nn.Module:
+        """What the script's forward pass goes through."""
+        return self.exchange.wrapped if self._passage is None else self._passage
+
+    def exchange_in(self, *, this_pass: bool, is_alone: bool) -> None:
+        """How the next forward and backward pass go: alone, past DDP; with others, with an exchange or without."""
+        if self._passage is not None:
+            self._passage.is_straight = is_alone
+        self.exchange.exchange_in(this_pass=this_pass and not is_alone)
+
+    def heal(self, state: dict[str, Any]) -> None:
+        """A peer's state replaces this worker's, in the middle of a step."""
+        self._states.replace(state)
+        self.exchange.remember()  # if the step is spoiled, these are the buffers to go back to
+        self.__dict__.pop("weights", None)
+
+    def whole_state(self) -> dict[str, Any]:
+        """The training state between two steps, also while one is open."""
+        return self.between_steps(self._states.read())
+
+    def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A state that was captured while a step is open, as it was before that step."""
+        return {**state, "model": self.exchange.between_steps(state["model"])}
+
+    @cached_property
+    def weights(self) -> str:
+        """A digest of the parameters' values before this worker's first committed step."""
+        return _digest(self._model.state_dict().values())
+
+
+class Passage(nn.Module):
+    """A model's forward pass: through DDP, whose backward exchanges gradients, or straight through the model."""
+
+    _ways: tuple[nn.Module, nn.Module]
+
+    def __init__(self, model: nn.Module, exchanging: nn.Module) -> None:
+        super().__init__()
+        # Not submodules: the model belongs to the script, and its parameters would be listed twice.
+        object.__setattr__(self, "_ways", (exchanging, model))
+        self.is_straight = False
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        return self._ways[self.is_straight](*args, **kwargs)
+
+
+def _digest(tensors: Iterable[Tensor]) -> str:
+    """A digest of what is in the tensors."""
+    digest = hashlib.sha256()
+    for tensor in tensors:
+        for piece in chunks(tensor, _DIGEST_BYTES):
+            digest.update(piece)
+    return digest.hexdigest()[:16]

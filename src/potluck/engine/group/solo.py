@@ -1,0 +1,79 @@
+"""A run of one worker: no lighthouse, no exchange, no vote."""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from potluck.engine.group.protocol import Total
+from potluck.engine.order.position import Slice
+
+
+class SoloGroup:
+    """A run of one worker: every part is the whole, every verdict its own."""
+
+    writes = True
+    is_benched = False
+    waits = False
+    quorum_id: int = 0
+
+    def __init__(self) -> None:
+        self._total = Total(0.0, 0.0, 1.0)
+        self._part = Slice(0, 0, 0)
+
+    def wrap(
+        self,
+        model: nn.Module,
+        capture: Callable[[], dict[str, Any]],  # noqa: ARG002
+        restore: Callable[[dict[str, Any]], None],  # noqa: ARG002
+        is_stopping: Callable[[], bool],  # noqa: ARG002
+        *,
+        is_several: bool = False,  # noqa: ARG002
+    ) -> nn.Module:
+        return model
+
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        self._part = Slice(step, 0, batch_of(step))
+        return self._part
+
+    def expect(self, step: int, batch: int) -> Slice:
+        return Slice(step, 0, batch)
+
+    def exchange_in(self, *, this_pass: bool) -> None:
+        """Nobody to exchange with."""
+
+    def announce(
+        self,
+        weight: float,
+        loss_sum: float,
+        scale: float,
+        *,
+        is_last: bool,  # noqa: ARG002
+        left_out: int = 0,
+    ) -> Slice:
+        self._total = Total(weight, loss_sum, scale, left_out)
+        return self._part
+
+    def total(self) -> Total:
+        return self._total
+
+    def begin_change(self) -> None:
+        """Nobody reads it."""
+
+    def commit(self) -> bool:
+        return True
+
+    def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
+        return state
+
+    def part_of(self, num_samples: int) -> range:
+        return range(num_samples)
+
+    def sum(self, values: Tensor) -> Tensor:
+        return values
+
+    def finish(self) -> None:
+        """Nobody to help."""
+
+    def close(self) -> None:
+        """Nobody to leave."""

@@ -1,0 +1,107 @@
+"""Which of its states a worker's group is in: with others, by itself for a while, or on the bench.
+
+A state is one file with one class (`GroupState`), and names its own successor; `join_others` chooses the first.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from potluck.engine.balance.balance import Balance
+from potluck.engine.group.connection import Connection
+from potluck.engine.group.place import Place, States
+from potluck.engine.group.protocol import GroupState, Total
+from potluck.engine.group.replicated import ReplicatedGroup
+from potluck.engine.order.position import Slice
+from potluck.events.types import AnyEvent
+from potluck.measuring.step_timer import StepTimer
+
+
+class SwitchingGroup:
+    """The group that the training loop sees: hands every call to the state at hand, and changes it between steps."""
+
+    waits = True
+
+    def __init__(self, connection: Connection, first: GroupState) -> None:
+        self._connection = connection
+        self._state = first
+
+    @property
+    def writes(self) -> bool:
+        return self._state.writes
+
+    @property
+    def is_benched(self) -> bool:
+        return self._state.is_benched
+
+    @property
+    def quorum_id(self) -> int:
+        return self._state.quorum_id
+
+    def wrap(
+        self,
+        model: nn.Module,
+        capture: Callable[[], dict[str, Any]],
+        restore: Callable[[dict[str, Any]], None],
+        is_stopping: Callable[[], bool],
+        *,
+        is_several: bool = False,
+    ) -> nn.Module:
+        states = States(read=capture, replace=restore)
+        return self._connection.wrap(model, states, is_stopping, is_several=is_several)
+
+    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+        step = self._state.catch_up(step)
+        self._state = self._state.successor()
+        return self._state.begin(step, batch_of)
+
+    def expect(self, step: int, batch: int) -> Slice:
+        return self._state.expect(step, batch)
+
+    def exchange_in(self, *, this_pass: bool) -> None:
+        self._state.exchange_in(this_pass=this_pass)
+
+    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
+        return self._state.announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out)
+
+    def total(self) -> Total:
+        return self._state.total()
+
+    def begin_change(self) -> None:
+        self._state.begin_change()
+
+    def commit(self) -> bool:
+        committed = self._state.commit()
+        self._state = self._state.successor()
+        return committed
+
+    def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
+        return self._state.between_steps(state)
+
+    def part_of(self, num_samples: int) -> range:
+        return self._state.part_of(num_samples)
+
+    def sum(self, values: Tensor) -> Tensor:
+        return self._state.sum(values)
+
+    def finish(self) -> None:
+        self._state.finish()
+
+    def close(self) -> None:
+        self._state.close()
+        self._connection.close()
+
+
+def join_others(
+    place: Place,
+    *,
+    say: Callable[[str], None],
+    tell: Callable[[AnyEvent], None],
+    leave: Callable[[], None],
+    balance: Balance,
+    timer: StepTimer,
+) -> SwitchingGroup:
+    """One worker's group: it trains with all others that find the lighthouse, until a state says otherwise."""
+    connection = Connection(place, say=say, tell=tell, leave=leave, balance=balance, timer=timer)
+    return SwitchingGroup(connection, ReplicatedGroup(connection))

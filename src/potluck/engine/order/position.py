@@ -1,0 +1,91 @@
+"""Where training stands in the data: a function of the committed step alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from potluck.engine.order.seeding import mix
+
+
+class Slice(NamedTuple):
+    """Consecutive samples of one step's global batch: those from start up to stop."""
+
+    step: int
+    start: int
+    stop: int
+
+    @property
+    def num_samples(self) -> int:
+        return self.stop - self.start
+
+
+@dataclass(slots=True)
+class DataOrder:
+    """Which samples each step owns: the epoch's order of samples, cut into global batches; the last may be short."""
+
+    num_samples: int
+    global_batch: int
+    seed: int
+    shuffle: bool = True
+    drop_last: bool = False  # leave out a short last batch
+    draw: Callable[[int], Tensor] | None = None  # the indices of an epoch, where a sampler chooses them
+    left_out: int = 0  # batches that the script has left out by leaving the loader's loop early
+    _cached: tuple[int, Tensor] | None = field(default=None, repr=False)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return self.num_samples // self.global_batch if self.drop_last else -(-self.num_samples // self.global_batch)
+
+    def epoch_of(self, step: int) -> int:
+        """The epoch that the step belongs to, counted from 0. Steps before a left epoch are not asked for."""
+        return (step + self.left_out) // self.steps_per_epoch
+
+    def begins_epoch(self, step: int) -> bool:
+        """Whether the step is the first of its epoch."""
+        return (step + self.left_out) % self.steps_per_epoch == 0
+
+    def leave_epoch(self, step: int) -> int:
+        """The step becomes the first of the next epoch; returns how many batches are left out for that."""
+        rest = -(step + self.left_out) % self.steps_per_epoch
+        self.left_out += rest
+        return rest
+
+    def batch_of(self, step: int) -> int:
+        """How many samples the step's global batch has."""
+        return min(self.global_batch, self.num_samples - self._first(step))
+
+    def indices(self, part: Slice) -> Tensor:
+        """The dataset's indices of these samples."""
+        first = self._first(part.step)
+        return self._order(self.epoch_of(part.step))[first + part.start : first + part.stop]
+
+    def _first(self, step: int) -> int:
+        return (step + self.left_out) % self.steps_per_epoch * self.global_batch
+
+    def _order(self, epoch: int) -> Tensor:
+        if self._cached is None or self._cached[0] != epoch:
+            self._cached = (epoch, self._make_order(epoch))
+        return self._cached[1]
+
+    def _make_order(self, epoch: int) -> Tensor:
+        if self.draw is not None:
+            return self.draw(epoch)
+        if not self.shuffle:
+            return torch.arange(self.num_samples)
+        return torch.randperm(self.num_samples, generator=torch.Generator().manual_seed(mix(self.seed, epoch)))
+
+
+def cut(part: Slice, cap: int | None) -> list[Slice]:
+    """The part in as few pieces of at most `cap` samples as possible, as equal as possible."""
+    pieces = 1 if cap is None else max(1, -(-part.num_samples // cap))
+    size, larger = divmod(part.num_samples, pieces)
+    result = []
+    start = part.start
+    for piece in range(pieces):
+        stop = start + size + (piece < larger)
+        result.append(Slice(part.step, start, stop))
+        start = stop
+    return result

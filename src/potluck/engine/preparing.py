@@ -1,0 +1,192 @@
+"""What `run.prepare` is given: models, optimizers, schedules and a DataLoader, in any order and over several calls."""
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader, Dataset
+
+from potluck.core.errors import UsageError
+from potluck.engine.checkpoints.state import parameters_of
+from potluck.engine.compute.fingerprint import fingerprint, gradient_bytes
+from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks
+from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.progress import Progress
+from potluck.events.types import ModelPrepared
+
+
+class Preparation:
+    """Wraps what a script hands over, and restores each object's state when the run is resumed."""
+
+    def __init__(
+        self,
+        parts: RunParts,
+        progress: Progress,
+        noticing: Callable[[], AbstractContextManager[None]],
+        *,
+        gradient_checkpointing: bool,
+    ) -> None:
+        self.training = progress.training
+        self._parts = parts
+        self._progress = progress
+        self._noticing = noticing
+        self._gradient_checkpointing = gradient_checkpointing
+        self._exchanging: nn.Module | None = None
+        self._made: dict[int, tuple[Any, Any]] = {}  # by the object's id: the object itself, and what was made of it
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether training has begun: no object may be added then."""
+        return self._exchanging is not None
+
+    @property
+    def wrapped(self) -> list[nn.Module]:
+        """The models as the script has them."""
+        return [made for _, made in self._made.values() if isinstance(made, nn.Module)]
+
+    def add(self, objects: Iterable[Any], make_loader: Callable[[Any], Any]) -> list[Any]:
+        """Each object as the script is to use it, in the order given."""
+        objects = list(objects)
+        for given in objects:
+            if kind_of(given) is None:
+                raise refusal(given)
+        if self.is_complete and any(id(given) not in self._made for given in objects):
+            raise UsageError(
+                "run.prepare was called after training began",
+                fix="call run.prepare with all models, optimizers and schedules before `for epoch in run.epochs(...)`",
+            )
+        # A loader needs to know the model, and an optimizer's parameters are on the device only after its model is.
+        for kind in ("model", "optimizer", "schedule", "loader"):
+            for given in objects:
+                if kind_of(given) == kind and id(given) not in self._made:
+                    self._made[id(given)] = given, self._make(kind, given, make_loader)
+        self._check_parameters(given for given in objects if isinstance(given, Optimizer))
+        return [self._made[id(given)][1] for given in objects]
+
+    def complete(self) -> None:
+        """Training begins: everything must be there."""
+        if self.is_complete:
+            return
+        training = self.training
+        if not training.models:
+            raise UsageError("the run has no model yet", fix="call run.prepare(model, optimizer) first")
+        if not training.optimizers:
+            raise UsageError(
+                "the run has no optimizer yet: no parameter would change",
+                fix="make it from model.parameters(), then: optimizer = run.prepare(optimizer)",
+            )
+        if training.has_several_optimizers and training.precision.name == "fp16":
+            raise UsageError(
+                "mixed_precision='fp16' has one loss scale, and several optimizers may overflow apart",
+                fix="use mixed_precision='bf16', or one optimizer with several parameter groups",
+            )
+        self._check_parameters(training.optimizers)
+        restored = self._parts.restored
+        if restored is not None:
+            training.check_numbers(restored)
+            training.precision.load_state_dict(restored["precision"])
+        self._exchanging = self._wrap(training.model)
+
+    def _wrap(self, model: nn.Module) -> nn.Module:
+        """All models are known: remember how fast they were here, and make the module that exchanges gradients."""
+        parts, progress = self._parts, self._progress
+        parts.balance.recall(fingerprint(model), gradient_bytes(model))
+        wrapped = parts.group.wrap(
+            model,
+            progress.capture,
+            progress.restore,
+            lambda: bool(progress.stopping.request),
+            is_several=progress.training.is_several,
+        )
+        parts.journal.emit(ModelPrepared(num_parameters=sum(p.numel() for p in model.parameters())))
+        return wrapped
+
+    def may_clear_gradients(self) -> bool:
+        """Between the micro-batches of one step the gradients are still being summed."""
+        step = self._progress.open_step
+        if step is None or step.is_fresh or step.is_decided:
+            return True
+        return step.is_several and step.has_all_gradients
+
+    def may_step_schedule(self) -> bool:
+        step = self._progress.open_step
+        return step is None or step.changed_parameters or (step.was_applied and not step.is_decided)
+
+    def _make(self, kind: str, given: Any, make_loader: Callable[[Any], Any]) -> Any:
+        if isinstance(given, (PreparedModel, PreparedOptimizer, PreparedScheduler)):
+            return given
+        match kind:
+            case "model":
+                return self._make_model(given)
+            case "optimizer":
+                self.training.optimizers.append(given)
+                if self._parts.restored is not None:
+                    self.training.restore_optimizer(self._parts.restored, len(self.training.optimizers) - 1)
+                return PreparedOptimizer(given, self._progress.apply, self.may_clear_gradients)
+            case "schedule":
+                self.training.schedulers.append(given)
+                if self._parts.restored is not None:
+                    self.training.restore_scheduler(self._parts.restored, len(self.training.schedulers) - 1)
+                return PreparedScheduler(given, self.may_step_schedule)
+        return make_loader(given)
+
+    def _make_model(self, model: nn.Module) -> nn.Module:
+        model.to(self._parts.device)
+        if not any(True for _ in model.parameters()):
+            return model  # a loss function: nothing to train or to exchange
+        self.training.models.append(model)
+        if self._parts.restored is not None:
+            self.training.restore_model(self._parts.restored, len(self.training.models) - 1)
+        if self._gradient_checkpointing:
+            checkpoint_blocks(model)
+
+        def exchanging() -> nn.Module:
+            return model if self._exchanging is None or self.training.is_several else self._exchanging
+
+        return PreparedModel(model, exchanging, self.training.precision, self.may_clear_gradients, self._noticing)
+
+    def _check_parameters(self, optimizers: Iterable[Optimizer]) -> None:
+        """Refuse optimizers that cannot train these models."""
+        known = {id(parameter) for parameter in self.training.parameters()}
+        for optimizer in optimizers:
+            trained = parameters_of(optimizer)
+            if known and not {id(parameter) for parameter in trained} <= known:
+                raise UsageError(
+                    "the optimizer holds parameters that are not the model's",
+                    fix="make the optimizer from model.parameters() of the same model, then call run.prepare",
+                )
+            if not any(parameter.requires_grad for parameter in trained):
+                raise UsageError(
+                    "no parameter of the optimizer requires a gradient: there is nothing to train",
+                    fix="unfreeze some with parameter.requires_grad_(True) before run.prepare",
+                )
+
+
+def kind_of(given: Any) -> str | None:
+    """What an argument of run.prepare is; None if it is nothing that can be prepared."""
+    if isinstance(given, nn.Module):
+        return "model"
+    if isinstance(given, Optimizer):
+        return "optimizer"
+    if isinstance(given, DataLoader):
+        return "loader"
+    # Other libraries' schedules have no class in common with torch's, but the same names.
+    if all(hasattr(given, name) for name in ("optimizer", "step", "state_dict", "load_state_dict")):
+        return "schedule"
+    return None
+
+
+def refusal(given: Any) -> UsageError:
+    """The sentence for an argument that run.prepare cannot use."""
+    fix = "give run.prepare models, optimizers, learning-rate schedules and a DataLoader only"
+    if isinstance(given, Dataset) or (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
+        fix = "give a dataset to run.loader(dataset, global_batch=...)"
+    elif isinstance(given, torch.amp.GradScaler):
+        fix = "leave the GradScaler out, and say potluck.start(mixed_precision='fp16')"
+    elif given is None:
+        fix = "leave out what is None"
+    return UsageError(f"run.prepare cannot use a {type(given).__name__}", fix=fix)

@@ -1,0 +1,88 @@
+"""From gradients to changed parameters: one optimizer steps when the step is committed, several before."""
+
+from torch.optim import Optimizer
+
+from potluck.core.errors import UsageError
+from potluck.engine.checkpoints.state import TrainingState
+from potluck.engine.group.protocol import Group
+from potluck.engine.steps.open_gradients import Gradients
+from potluck.engine.steps.provisional import Provisional
+from potluck.engine.steps.step import Step, StepOutcome, without_gradient
+from potluck.engine.steps.stop_deadline import StopDeadline
+from potluck.measuring.step_timer import StepTimer
+
+
+class Applying:
+    """What `optimizer.step()` does to the open step."""
+
+    def __init__(
+        self,
+        training: TrainingState,
+        provisional: Provisional,
+        group: Group,
+        timer: StepTimer,
+        stop_deadline: StopDeadline,
+    ) -> None:
+        self.gradients = Gradients(training.parameters)
+        self.provisional = provisional
+        self._training = training
+        self._group = group
+        self._timer = timer
+        self._stop_deadline = stop_deadline
+
+    def apply(self, step: Step, optimizer: Optimizer) -> None:
+        """The script calls optimizer.step()."""
+        if not step.is_last_micro_batch:
+            return
+        if not step.has_all_gradients and self.gradients.present():
+            raise UsageError(
+                "the gradients were made by loss.backward(), so the other machines know nothing of them",
+                fix="write run.backward(loss) instead of loss.backward()",
+            )
+        if self._training.has_several_optimizers:
+            index = next(i for i, one in enumerate(self._training.optimizers) if one is optimizer)
+            step.apply(index)
+            self._change_provisionally(index)
+        else:
+            self._commit_and_change(step, optimizer)
+
+    def settle(self, step: Step) -> None:
+        """The script is done with the batch: with several optimizers, now it shows whether their changes stay."""
+        if step.is_decided or not step.was_applied:
+            return
+        if self._vote(step):
+            self._stop_deadline.forbid()
+            self.provisional.keep()
+            step.verdict = StepOutcome.COMMITTED
+        else:
+            with self._stop_deadline.changing_state():
+                self.provisional.undo()
+
+    def _commit_and_change(self, step: Step, optimizer: Optimizer) -> None:
+        """Apply the gradients if every worker came through; otherwise forget them, and the batch is tried again."""
+        if not step.has_all_gradients or step.is_decided:
+            raise without_gradient()
+        precision = self._training.precision
+        if self._vote(step):
+            self._stop_deadline.forbid()
+            step.verdict = StepOutcome.COMMITTED if precision.step(optimizer) else StepOutcome.SKIPPED
+            self._timer.lap("compute_s")
+        else:
+            precision.reset()
+
+    def _change_provisionally(self, index: int) -> None:
+        with self._stop_deadline.changing_state():
+            if self._group.waits:
+                self.provisional.before(index)
+                self._group.begin_change()
+            self._training.optimizers[index].step()
+
+    def _vote(self, step: Step) -> bool:
+        self._timer.lap("compute_s")
+        is_committed = self._group.commit()
+        self._timer.lap("commit_s")
+        if not is_committed:
+            self._timer.spoil()
+            step.verdict = StepOutcome.SPOILED
+            self.gradients.restore()
+        return is_committed

@@ -1,0 +1,34 @@
+"""What one worker's run is made of; `engine/start.py` puts the parts together once."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from potluck.core.run_folder import RunFolder
+from potluck.engine.balance.balance import Balance
+from potluck.engine.checkpoints.checkpoints import CheckpointWriter
+from potluck.engine.compute.precision import Precision
+from potluck.engine.group.protocol import RunGroup
+from potluck.engine.steps.journal import Journal
+from potluck.measuring.step_timer import StepTimer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunParts:
+    """Shared by the loader, the steps and the run itself."""
+
+    folder: RunFolder
+    machine: str
+    device: torch.device
+    precision: Precision
+    journal: Journal
+    group: RunGroup
+    balance: Balance
+    timer: StepTimer
+    writer: CheckpointWriter
+    restored: dict[str, Any] | None
+    """The state of the checkpoint that the run goes on from, if it does."""
+    record_settings: Callable[[], None]
+    """Writes run.yaml: called when training is sure to begin."""

@@ -1,0 +1,205 @@
+"""How a run moves: from step to committed step, from epoch to epoch, with checkpoints and orderly stops between."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from torch.optim import Optimizer
+
+from potluck.core.errors import UsageError
+from potluck.engine.checkpoints.checkpoint_file import plain
+from potluck.engine.checkpoints.state import TrainingState, check_same_data
+from potluck.engine.group.protocol import Total
+from potluck.engine.order.position import DataOrder
+from potluck.engine.steps.applying import Applying
+from potluck.engine.steps.orderly_stop import OrderlyStop
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.progress_events import ProgressEvents
+from potluck.engine.steps.provisional import Provisional
+from potluck.engine.steps.saving import Saving
+from potluck.engine.steps.step import Step
+from potluck.engine.steps.training_position import TrainingPosition
+
+
+class Progress:
+    """The committed step, the open step, and what happens at their borders.
+
+    A checkpoint is taken where the loader asks for the next step, not in `optimizer.step()`: by then the script has
+    also moved its learning-rate schedule.
+    """
+
+    def __init__(self, parts: RunParts, checkpoint_every: int | None) -> None:
+        self.position = TrainingPosition(parts.restored)
+        self.training = TrainingState(parts.precision)
+        self.timer = parts.timer
+        self.open_step: Step | None = None
+        self.must_leave_epoch = False
+        self.has_left_loop = False
+        self.is_finished = False
+        self.saving = Saving(parts, self.position, self.capture)
+        provisional = Provisional(self.training)
+        self.stopping = OrderlyStop(parts, self.position, self.saving, provisional.undo)
+        self._applying = Applying(self.training, provisional, parts.group, parts.timer, self.stopping.deadline)
+        self.gradients = self._applying.gradients
+        self._events = ProgressEvents(parts, self.position)
+        self._balance = parts.balance
+        self._checkpoint_every = checkpoint_every
+        self._was_spoiled = False
+
+    # Steps
+
+    def current_step(self, caller: str) -> Step:
+        """The step whose batches the script has in hand."""
+        if self.open_step is None:
+            raise UsageError(
+                f"{caller} was called outside the loader's loop",
+                fix="call it inside `for batch in loader:`, with the loader that run.loader returned",
+            )
+        return self.open_step
+
+    def begin_epoch(self) -> None:
+        """The loader starts: the time before it belongs to no step."""
+        if not self.position.has_begun:
+            raise UsageError(
+                "the loader is iterated outside run.epochs: nothing would be saved",
+                fix="put it inside `for epoch in run.epochs(n):`",
+            )
+        self._end_open_step()
+        self.timer.restart()
+        self.stopping.deadline.allow()
+
+    def begin_step(self, step: Step) -> None:
+        """The micro-batches that follow belong to this step."""
+        self.open_step = step
+        self.has_left_loop = False
+
+    def apply(self, optimizer: Optimizer) -> None:
+        """The script calls optimizer.step()."""
+        step = self.current_step("optimizer.step")
+        was_decided = step.is_decided
+        self._applying.apply(step, optimizer)
+        if not was_decided:
+            self._note_verdict(step)
+
+    def settle_step(self) -> None:
+        """The script is done with the batch, or wants to know what came of it."""
+        if self.open_step is not None and not self.open_step.is_decided:
+            self._applying.settle(self.open_step)
+            self._note_verdict(self.open_step)
+
+    def settled(self) -> int:
+        """The committed step, with the open one if the script has left the loop: nothing more is to come then."""
+        if self.has_left_loop:
+            self.settle_step()
+        return self.position.step
+
+    def _note_verdict(self, step: Step) -> None:
+        if step.counts:
+            self.position.step += 1
+            self._events.step_committed(step)
+        elif step.is_decided:
+            self._was_spoiled = True
+
+    def note_total(self, step: Step, total: Total) -> None:
+        """What all workers brought to the step. If others have left the epoch early, this worker follows them."""
+        step.note_total(total)
+        if total.left_out > self.position.order.left_out:
+            self.must_leave_epoch = True
+
+    def end_step(self) -> None:
+        """The loader asks for the next step: the place to save or to stop."""
+        self.open_step = None
+        self.saving.look()
+        step = self.position.step
+        if self.position.begins_epoch or step == self.position.last_step:
+            return  # the loop's body still has to evaluate
+        if self.stopping.request:
+            self.stopping.stop_here()
+        is_due = self._checkpoint_every and step % self._checkpoint_every == 0
+        if is_due or self.saving.is_to_be_tried_again:
+            self.saving.save()
+        self.stopping.deadline.allow()
+
+    def _end_open_step(self) -> None:
+        """The script has left the loop. A step left in the middle is forgotten: its gradient belongs to no other."""
+        self.settle_step()
+        if self.open_step is not None and not self.open_step.is_decided:
+            self.gradients.restore()
+        self.open_step = None
+
+    # Epochs
+
+    def use(self, order: DataOrder) -> None:
+        """A loader was made."""
+        is_first = not self.position.has_order
+        self.position.use(order)
+        if is_first and self.position.has_begun:
+            self._begin_training()
+
+    def epochs(self, num_epochs: int, max_steps: int | None) -> Iterator[int]:
+        """Epoch numbers until the last step, with a checkpoint after each and at the end."""
+        position = self.position
+        position.begin(num_epochs, max_steps)
+        if position.has_order:
+            self._begin_training()
+        with self.stopping.listening():
+            while position.step < position.last_step:
+                before, self._was_spoiled = position.step, False
+                yield position.epoch
+                self._end_open_step()
+                self._finish_epoch(before)
+                if self.stopping.request and position.step < position.last_step:
+                    self.stopping.stop_here()
+        self.is_finished = True
+
+    def _begin_training(self) -> None:
+        plain(self.capture())  # what a checkpoint cannot hold is told now, not after the first epoch
+        self._balance.last_step = self.position.last_step
+        self._events.training_began()
+
+    def _finish_epoch(self, before: int) -> None:
+        """The loop's body is through."""
+        position = self.position
+        if position.step == before and not self._was_spoiled:
+            raise UsageError(
+                "an epoch went by without one committed step",
+                fix="iterate the loader that run.loader returned inside the run.epochs loop",
+            )
+        if position.step == before and not self.must_leave_epoch:
+            return  # the only step was spoiled: the epoch is still to be trained
+        left_out = self._leave_epoch()
+        if position.begins_epoch:
+            self._events.epoch_ended(left_out)
+        if position.begins_epoch or position.step == position.last_step:
+            self.saving.save()
+
+    def _leave_epoch(self) -> int:
+        """If the script has left the loader's loop early, it wants no more of this epoch."""
+        self.must_leave_epoch = False
+        position = self.position
+        if position.begins_epoch or position.step >= position.last_step:
+            return 0
+        epoch = position.epoch
+        left_out = position.order.leave_epoch(position.step)
+        self._events.epoch_left(epoch, left_out)
+        return left_out
+
+    # State
+
+    def save_what_is_new(self) -> None:
+        """Save, at once, if the script ends training with steps that no checkpoint has."""
+        if self.position.has_begun and self.position.has_order:
+            self._end_open_step()
+            self.saving.save_at_the_end()
+
+    def capture(self) -> dict[str, Any]:
+        """Everything that a resumed or healed worker must get back."""
+        return self.training.capture(self.position.step, self.position.order, self.position.so_far)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from another worker's state."""
+        check_same_data(state, self.position.order)
+        with self.stopping.deadline.changing_state():
+            self._applying.provisional.keep()  # there is no way back to what this state replaces
+            self.training.restore(state)
+            self.position.restore(state)
+            self.must_leave_epoch = False

@@ -1,0 +1,95 @@
+"""What a worker writes down of its training: where it began, committed steps, ended epochs, a loss that diverged."""
+
+from potluck.engine.checkpoints.state import EpochSoFar
+from potluck.engine.steps.divergence import LossWatch, advice
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.step import Step, StepOutcome
+from potluck.engine.steps.training_position import TrainingPosition
+from potluck.events import types as events
+
+
+class ProgressEvents:
+    """Turns what Progress goes through into events, and adds up the epoch."""
+
+    def __init__(self, parts: RunParts, position: TrainingPosition) -> None:
+        self._parts = parts
+        self._position = position
+        self._loss_watch = LossWatch()
+        self._has_told_leaving = False
+
+    def training_began(self) -> None:
+        """Both run.epochs and run.loader were called."""
+        position, order = self._position, self._position.order
+        assert position.num_epochs is not None
+        self._parts.journal.emit(
+            events.TrainingBegan(
+                num_samples=order.num_samples,
+                global_batch=order.global_batch,
+                steps_per_epoch=order.steps_per_epoch,
+                num_epochs=position.num_epochs,
+                last_step=position.last_step,
+                left_out=order.left_out,
+            )
+        )
+        if position.step >= position.last_step:
+            self._parts.journal.say(f"nothing is left to train: {position.step} of {position.last_step} steps are done")
+
+    def step_committed(self, step: Step) -> None:
+        """The step counts, with what all workers brought to it."""
+        parts, position = self._parts, self._position
+        timing = parts.timer.commit()
+        parts.balance.timed(step.samples, step.num_micro_batches, timing, parts.timer.cpu_s)
+        weight, loss_sum = step.total.weight, step.total.loss_sum
+        position.so_far.add(loss_sum=loss_sum, weight=weight, samples=step.global_batch, seconds=timing.step_s)
+        loss = loss_sum / weight if weight else None
+        is_skipped = step.verdict is StepOutcome.SKIPPED
+        parts.journal.emit(
+            events.StepCommitted(
+                step=position.step,
+                epoch=step.epoch,
+                samples=step.global_batch,
+                own_samples=step.samples,
+                quorum_id=parts.group.quorum_id,
+                loss=events.finite(loss),
+                seconds=timing.step_s,
+                skipped=is_skipped,
+                timing=timing,
+            )
+        )
+        if loss is not None and not is_skipped:
+            self._watch_loss(loss)
+
+    def _watch_loss(self, loss: float) -> None:
+        diverged = self._loss_watch.look(self._position.step, loss)
+        if diverged is not None:
+            self._parts.journal.emit(diverged)
+            self._parts.journal.say(advice(diverged))
+
+    def epoch_left(self, epoch: int, left_out: int) -> None:
+        """The script left the loader's loop early: told once, by one worker."""
+        if not self._parts.group.writes or self._has_told_leaving:
+            return
+        self._has_told_leaving = True
+        per_epoch = self._position.order.steps_per_epoch
+        self._parts.journal.say(
+            f"the script left the loader's loop after {per_epoch - left_out} of {per_epoch} steps: the rest of "
+            f"epoch {epoch + 1} is left out, and so it is in every epoch that the script leaves early"
+        )
+
+    def epoch_ended(self, left_out: int) -> None:
+        """The committed step was the epoch's last."""
+        position = self._position
+        so_far, position.so_far = position.so_far, EpochSoFar()
+        if self._parts.group.is_benched:
+            return  # those who trained the epoch tell of it
+        self._parts.journal.emit(
+            events.EpochEnded(
+                epoch=position.order.epoch_of(position.step - 1),
+                step=position.step,
+                samples=so_far.samples,
+                loss=events.finite(so_far.mean_loss),
+                seconds=so_far.seconds,
+                left_out=left_out,
+            )
+        )
+        self._parts.journal.save_summary()

@@ -1,0 +1,132 @@
+"""The checkpoints of a run as training goes: which state is saved under which name, and what is told of it."""
+
+import math
+import time
+from collections.abc import Callable
+from typing import Any
+
+from potluck.core.checkpoint_names import checkpoint_name
+from potluck.core.disk import is_full
+from potluck.core.errors import CheckpointError
+from potluck.engine.checkpoints.checkpoints import Saved
+from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.training_position import TrainingPosition
+from potluck.events import types as events
+
+_SAVE_AGAIN_S = 20.0
+_LAST_SAVE_S = 30.0
+_STOP_SAVE_S = 4.0  # whoever asks for a stop does not wait long
+_LOOK_S = 0.5
+
+
+class Saving:
+    """Saves the state between two steps, if this is the worker that writes."""
+
+    def __init__(self, parts: RunParts, position: TrainingPosition, capture: Callable[[], dict[str, Any]]) -> None:
+        self._folder = parts.folder
+        self._journal = parts.journal
+        self._group = parts.group
+        self._writer = parts.writer
+        self._position = position
+        self._saved_step = position.step
+        self._save_again_at = math.inf
+        self._capture = capture
+
+    @property
+    def is_to_be_tried_again(self) -> bool:
+        """The disk was full a while ago."""
+        return time.monotonic() > self._save_again_at
+
+    def save(self) -> None:
+        """Begin to save in the background."""
+        if self._group.writes and not self._is_spoiled():
+            self.wait()
+            self._save_again_at = math.inf
+            self._writer.save(self._name(), self._position.step, self._capture())
+        self._saved_step = self._position.step
+
+    def save_at_the_end(self) -> None:
+        """The script ends training: save what no checkpoint has, and wait until it is done."""
+        self._save_now(_LAST_SAVE_S)
+
+    def save_before_stop(self) -> None:
+        """Save unless this step is saved already, and wait until the file is there."""
+        if self._saved_step != self._position.step:
+            self.save()
+        self.wait()
+        self._save_now(_STOP_SAVE_S)
+
+    def save_before_end(self) -> None:
+        """Save, once, while a step is open that will not count."""
+        if self._has_news():
+            state = self._group.between_steps(self._capture())
+            self._note(self._writer.save_now(self._name(), self._position.step, state))
+
+    def _has_news(self) -> bool:
+        """Whether this worker has to save a step that no checkpoint has."""
+        return self._position.step > self._saved_step and self._group.writes and not self._is_spoiled()
+
+    def _save_now(self, patience_s: float) -> None:
+        """A full disk is waited for as long as that."""
+        if not self._has_news():
+            return
+        step = self._position.step
+        deadline = time.monotonic() + patience_s
+        while True:
+            try:
+                self._note(self._writer.save_now(self._name(), step, self._capture()))
+            except CheckpointError as error:
+                if not is_full(error) or time.monotonic() > deadline:
+                    raise
+                time.sleep(_LOOK_S)
+            else:
+                self._saved_step = step
+                return
+
+    def tell_where(self) -> str:
+        """Where the committed state is, in words that end a sentence; empty if another worker is the one that saves."""
+        if not self._group.writes:
+            return ""
+        if self._is_spoiled():
+            return (
+                f"; nothing is saved, because the loss is not a number since step {self._journal.state.diverged_since}"
+            )
+        return f"; saved {self._folder.checkpoints_dir / self._name()}"
+
+    def _is_spoiled(self) -> bool:
+        """Parameters that are not numbers are not worth keeping: the newest checkpoint stays one to go on from."""
+        state = self._journal.state
+        return bool(state.diverged_since) and state.loss is None
+
+    def look(self) -> None:
+        """Tell of a checkpoint that has reached the disk since the last look."""
+        self._take_note(self._writer.poll)
+
+    def wait(self) -> None:
+        """Wait for the checkpoint that is being written, and tell of it."""
+        self._take_note(self._writer.wait)
+
+    def _take_note(self, look: Callable[[], Saved | None]) -> None:
+        """Tell of a checkpoint that has reached the disk, or that a full disk did not take: the next try is soon."""
+        try:
+            self._note(look())
+        except CheckpointError as error:
+            if not is_full(error):
+                raise
+            self._journal.say(
+                f"{error.args[0]}; training goes on, and a checkpoint is tried again every {_SAVE_AGAIN_S:.0f} s"
+            )
+            self._saved_step, self._save_again_at = 0, time.monotonic() + _SAVE_AGAIN_S
+
+    def _note(self, saved: Saved | None) -> None:
+        if saved is not None:
+            self._journal.emit(
+                events.CheckpointSaved(
+                    step=saved.step, file=saved.path.name, num_bytes=saved.num_bytes, seconds=saved.seconds
+                )
+            )
+
+    def _name(self) -> str:
+        step, order = self._position.step, self._position.order
+        epoch = order.epoch_of(max(0, step - 1)) + 1
+        return checkpoint_name(epoch, step, epoch_is_complete=step > 0 and order.begins_epoch(step))

@@ -1,0 +1,78 @@
+"""Where training stands: the committed step, its epoch, and the step after which training is over."""
+
+import sys
+from typing import Any
+
+from potluck.core.errors import UsageError
+from potluck.engine.checkpoints.state import EpochSoFar, check_same_data, epoch_of_state
+from potluck.engine.order.position import DataOrder
+
+
+class TrainingPosition:
+    """The committed step, and what it means once the data and the number of epochs are known."""
+
+    def __init__(self, restored: dict[str, Any] | None) -> None:
+        self.step = 0 if restored is None else int(restored["step"])
+        self.so_far = EpochSoFar() if restored is None else EpochSoFar(**restored["epoch_so_far"])
+        self.num_epochs: int | None = None
+        """How many epochs run.epochs was asked for; None before it was called."""
+        self._max_steps: int | None = None
+        self._restored = restored
+        self._order: DataOrder | None = None
+
+    @property
+    def order(self) -> DataOrder:
+        """The order of the training data, once there is a loader."""
+        if self._order is None:
+            raise UsageError("the run has no data yet", fix="call run.loader(dataset, global_batch=...) first")
+        return self._order
+
+    @property
+    def has_order(self) -> bool:
+        return self._order is not None
+
+    def use(self, order: DataOrder) -> None:
+        """A loader was made: its order must be that of the loader before, or of the checkpoint."""
+        if self._order is not None:
+            order.left_out = self._order.left_out
+        elif self._restored is not None:
+            check_same_data(self._restored, order)
+            order.left_out = int(self._restored.get("left_out", 0))
+        self._order = order
+
+    def begin(self, num_epochs: int, max_steps: int | None) -> None:
+        """The script calls run.epochs."""
+        if num_epochs < 1 or (max_steps is not None and max_steps < 1):
+            raise UsageError("there is nothing to train", fix="give run.epochs at least 1 epoch and max_steps of 1")
+        self.num_epochs, self._max_steps = num_epochs, max_steps
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether run.epochs was called."""
+        return self.num_epochs is not None
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the committed step is in; known before the loader is, for scripts that make it late."""
+        if self._order is not None:
+            return self._order.epoch_of(self.step)
+        return 0 if self._restored is None else epoch_of_state(self._restored)
+
+    @property
+    def last_step(self) -> int:
+        """The committed step after which training is over, as far as is known."""
+        if self.num_epochs is None or self._order is None:
+            return sys.maxsize
+        of_all_epochs = self.num_epochs * self._order.steps_per_epoch - self._order.left_out
+        return min(of_all_epochs, self._max_steps or sys.maxsize)
+
+    @property
+    def begins_epoch(self) -> bool:
+        """Whether the committed step was the last of its epoch, so that the next one begins another."""
+        return self.order.begins_epoch(self.step)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go on from another worker's state."""
+        self.step = int(state["step"])
+        self.order.left_out = int(state["left_out"])
+        self.so_far = EpochSoFar(**state["epoch_so_far"])

@@ -1,0 +1,76 @@
+"""A joined machine's gate: its port, what the host's orders mean for it, and what it tells the host of its links."""
+
+import socket
+
+from potluck.core.errors import GateError
+from potluck.gates.messages import ClusterMachine, Settings
+from potluck.gates.process import GateProcess
+from potluck.meeting.access.networks import best_first, read_interfaces
+from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report
+
+_NUM_TRIED = 20
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  only members get past it, and a laptop changes its addresses
+
+
+def as_settings(orders: GateOrders, machine: str, *, first: str = "", service: str = "") -> Settings:
+    """The host's orders as a gate takes them; `first` is where this machine knows its host to be."""
+    members = []
+    for one in orders.members:
+        known = [first] if first and one.machine == orders.host else []
+        members.append(
+            ClusterMachine(
+                machine=one.machine,
+                number=one.number,
+                certificate=one.certificate,
+                addresses=tuple(dict.fromkeys([*known, *one.addresses])),
+                port=one.port,
+            )
+        )
+    return Settings(
+        machine=machine,
+        host=orders.host,
+        block=orders.block,
+        members=tuple(members),
+        runs={run: tuple(machines) for run, machines in orders.runs.items()},
+        service=service,
+    )
+
+
+def bind_gate(wanted: int, *, is_fixed: bool) -> socket.socket:
+    """This machine's one port: the one that was asked for, or the next free one."""
+    last: OSError | None = None
+    for port in range(wanted, wanted + (1 if is_fixed else _NUM_TRIED)):
+        try:
+            return socket.create_server((_EVERYWHERE, port), backlog=512)
+        except OSError as error:
+            last = error
+    assert last is not None
+    raise GateError(
+        f"port {wanted} of this machine cannot be used: {(last.strerror or str(last)).lower()}",
+        fix=f"see who has it: ss -ltnp 'sport = :{wanted}'; or choose another: potluck join --port {wanted + 100}",
+    )
+
+
+def own_reach(port: int) -> Reach:
+    """Where others may dial this machine."""
+    return Reach(addresses=[interface.address for interface in best_first(read_interfaces())], port=port)
+
+
+def without_times(report: Report) -> Report:
+    """A report without what changes all the time, to see whether it is worth sending."""
+    links = [link.model_copy(update={"round_trip_s": None}) for link in report.links]
+    return report.model_copy(update={"links": links})
+
+
+def link_reports(gate: GateProcess) -> list[LinkReport]:
+    """How this machine reaches the others, without what is only counted."""
+    return [
+        LinkReport(
+            machine=link.machine,
+            way=link.way,
+            dialled=link.dialled,
+            round_trip_s=None if link.round_trip_s is None else round(link.round_trip_s, 4),
+            trouble=link.trouble[:300],
+        )
+        for link in gate.links.links
+    ]

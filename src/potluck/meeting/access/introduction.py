@@ -1,0 +1,49 @@
+"""How a machine introduces itself at the door: a snapshot of it in the words of the wire."""
+
+import getpass
+import os
+
+from potluck.doctor.finding import in_one_line
+from potluck.doctor.firewall_fixes import open_for
+from potluck.gates.identity import Identity
+from potluck.machine.facts import Facts as Snapshot
+from potluck.meeting.wire import Introduction
+
+
+def introduce(
+    seen: Snapshot,
+    *,
+    machine: str,
+    machine_id: str,
+    address: str,
+    network: str,
+    identity: Identity,
+    gate_port: int,
+    can_train: bool = True,
+) -> Introduction:
+    """This machine, for the roster and for the checks at the door."""
+    software, system = seen.software, seen.system
+    return Introduction(
+        machine=machine,
+        machine_id=machine_id,
+        os=f"{system.distribution or system.family}{' (WSL2)' if seen.wsl else ''}",
+        cores=max(1, round(seen.processor.usable_cores)),
+        address=address,
+        firewall_command=in_one_line(open_for(seen, [network], gate_port)),
+        user=_user(),
+        certificate=identity.certificate,
+        versions={
+            "potluck": software.potluck,
+            "python": software.python,
+            "torch": software.torch.version if software.torch else "missing",
+            "torchft": software.torchft or "missing",
+        },
+        can_train=can_train,
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):  # a user id without an entry
+        return str(os.getuid())

@@ -1,0 +1,73 @@
+"""This machine's addresses that others can reach, best first, each with the reason."""
+
+import ipaddress
+from dataclasses import dataclass
+
+from potluck.core.errors import MeetingError
+from potluck.machine import interfaces as machine
+from potluck.machine.facts import TUNNEL, WIRED, WIRELESS
+
+_ORDER = (WIRED, WIRELESS, TUNNEL)
+_EVERYWHERE = "0.0.0.0/0"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReachableInterface:
+    """One address of a network interface, as far as it matters for being reached."""
+
+    name: str
+    address: str
+    network: str
+    """The addresses next to it: 192.168.1.0/24."""
+    kind: str = WIRED
+    has_default_route: bool = False
+
+    @property
+    def reason(self) -> str:
+        return f"{self.name}, {self.kind}{', the default route' if self.has_default_route else ''}"
+
+
+def is_usable(interface: ReachableInterface) -> bool:
+    """Whether another computer could dial it: not loopback, not a bridge for containers, not self-assigned."""
+    return interface.kind in _ORDER and not ipaddress.ip_address(interface.address).is_link_local
+
+
+def best_first(interfaces: list[ReachableInterface]) -> list[ReachableInterface]:
+    """Those that others can reach: cable before wireless before tunnel, the default route before others."""
+    usable = [interface for interface in interfaces if is_usable(interface)]
+    return sorted(usable, key=lambda i: (_ORDER.index(i.kind), not i.has_default_route, i.name))
+
+
+def read_interfaces() -> list[ReachableInterface]:
+    """What there is on this machine, now."""
+    default = {route.interface for route in machine.read_routes() if route.network == _EVERYWHERE}
+    return [
+        ReachableInterface(
+            name=interface.name,
+            address=address.partition("/")[0],
+            network=str(ipaddress.ip_interface(address).network),
+            kind=interface.kind,
+            has_default_route=interface.name in default,
+        )
+        for interface in machine.read_interfaces()
+        for address in interface.addresses
+        if interface.is_up
+    ]
+
+
+def check_ipv4(text: str) -> str:
+    """An address as a person wrote it."""
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        raise MeetingError(f"{text!r} is no IPv4 address", fix="write it as 192.168.1.10") from None
+
+
+def find_interface(address: str) -> ReachableInterface:
+    """The interface that has this address."""
+    interfaces = read_interfaces()
+    for interface in interfaces:
+        if interface.address == address:
+            return interface
+    there = ", ".join(interface.address for interface in best_first(interfaces)) or "none that others can reach"
+    raise MeetingError(f"no interface of this machine has the address {address}", fix=f"there is: {there}")

@@ -1,0 +1,268 @@
+"""A joined machine's agent: one loop that hears what to do, and lets workers and other threads do it."""
+
+import queue
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from potluck.core.environment import read_environment
+from potluck.core.errors import MeetingError
+from potluck.gates.process import GateProcess
+from potluck.machine.software import find_devices
+from potluck.meeting.agent.answering import Visited
+from potluck.meeting.agent.host_line import HostLine
+from potluck.meeting.agent.local_run import LocalRun
+from potluck.meeting.agent.messages import (
+    AgentMessage,
+    AgentPlace,
+    Delivered,
+    Delivery,
+    DevicesCounted,
+    HostHeard,
+    HostRefuses,
+    HostSilent,
+    LeaveRequest,
+    RunPrepared,
+    Trouble,
+)
+from potluck.meeting.agent.own_gate import OwnGate
+from potluck.meeting.agent.state_line import files_line, over_line, run_line, silence_line
+from potluck.meeting.agent.terminal import AgentTerminal
+from potluck.meeting.client.client import HostClient
+from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.transfer.run_tail import Pace, read_pace
+from potluck.meeting.wire import Assignment, Orders, Report
+from potluck.meeting.workers.fork_client import ForkClient, ForkServerEnded
+from potluck.meeting.workers.messages import ToForkServer, WorkerNews
+
+_LOOK_S = 0.2
+_LAST_DELIVERY_S = 2.0
+_GOODBYE_S = 2.0
+LEAVE_S = 9.0  # for the step, before workers are killed: Ctrl-C ends a command within 15 s
+
+
+class Agent:
+    """Runs until it is told to leave, here or by the host. Its state belongs to the thread that calls `run`."""
+
+    def __init__(
+        self,
+        home: Home,
+        membership: HostMembership,
+        *,
+        gate: GateProcess | str,
+        devices: list[str] | None = None,
+        threads: int | None = None,
+        tell: Callable[[str], None],
+        show: Callable[[str], None],
+    ) -> None:
+        self._gate = OwnGate(gate, membership)
+        self._place = AgentPlace(
+            home=home,
+            membership=membership,
+            gate=self._gate.socket,
+            threads=threads,
+            data_dir=read_environment().data_dir.absolute(),
+        )
+        self._terminal = AgentTerminal(tell, show)
+        self._inbox: queue.SimpleQueue[AgentMessage] = queue.SimpleQueue()
+        self._fork_client = ForkClient(self._inbox.put)
+        self._host_line = HostLine(membership, self._inbox.put)
+        self._visited = Visited(membership, self._gate.socket, threads)
+        self._devices = devices
+        self._runs: dict[str, LocalRun] = {}
+        self._orders: Orders | None = None
+        self._leaving: LeaveRequest | None = None
+        self._refusal: MeetingError | None = None
+        self._silent_since: float | None = None
+        self.was_sent_away = False
+        """By another machine of the cluster: the host does not know this one any more."""
+
+    def leave(self, step_s: float = LEAVE_S, *, in_silence: bool = False) -> None:
+        """Stop after the step, send everything home, say goodbye. Safe in a signal handler and in any thread."""
+        self._inbox.put(LeaveRequest(step_s=step_s, in_silence=in_silence))
+
+    def run(self) -> None:
+        """Work until leaving is done; raises what the host refused."""
+        self._fork_client.start()
+        self._host_line.start()
+        if self._devices is None:
+            threading.Thread(target=self._count_devices, name="potluck-count-devices", daemon=True).start()
+        try:
+            while self._leaving is None:
+                self._turn()
+            self._wind_down(self._leaving)
+        finally:
+            self._host_line.hang_up()
+            self._visited.close()
+            self._fork_client.close(0.0)  # the workers had their time
+            self._host_line.close(_LAST_DELIVERY_S)
+        if self._refusal is not None:
+            raise self._refusal
+        if not self._leaving.in_silence:
+            self._say_goodbye()
+
+    # What this machine hears
+
+    def _turn(self) -> None:
+        """Take what has come, or wait a moment for it; do what follows from it; tell the host how things stand."""
+        messages = list(_messages(self._inbox))
+        for message in messages:
+            self._take(message)
+        if messages and self._orders is not None:
+            self._follow(self._orders)
+        for run in self._runs.values():
+            run.advance()
+        files = tuple(run.files() for run in self._runs.values())
+        self._host_line.deliver(Delivery(self._report(), files))
+        self._terminal.show(self._status_line())
+
+    def _take(self, message: AgentMessage) -> None:
+        match message:
+            case Orders():
+                self._gate.follow(message)  # first of all: whoever is to be dialled must be known to it
+                self._visited.follow(message.visits)  # at once: an examination is many short questions
+                self._orders = message
+            case HostHeard():
+                if self._silent_since is not None:
+                    self._silent_since = None
+                    self._host_line.report_again()
+            case HostSilent():
+                self._silent_since = self._silent_since or time.monotonic()
+            case HostRefuses(error):
+                self._refusal = error
+                self._leaving = self._leaving or LeaveRequest(step_s=LEAVE_S)
+            case LeaveRequest():
+                self._leaving = message
+                if message.in_silence:
+                    self._host_line.hang_up()
+            case DevicesCounted(devices):
+                self._devices = devices
+            case Trouble(text):
+                self._terminal.tell_trouble(text)
+            case _:
+                self._take_of_runs(message)
+
+    def _take_of_runs(self, message: ForkServerEnded | WorkerNews | RunPrepared | Delivered) -> None:
+        match message:
+            case ForkServerEnded():
+                self._replace_fork_server()
+            case WorkerNews():
+                if message.run in self._runs:
+                    self._runs[message.run].hear(message)
+            case RunPrepared():
+                run = self._runs.get(message.run)
+                if run is not None and run.assignment.start_number == message.start_number:
+                    run.hear_prepared(message)
+            case Delivered(files):
+                for run in self._runs.values():
+                    run.hear_delivered(files)
+
+    def _replace_fork_server(self) -> None:
+        for run in self._runs.values():
+            run.lose_workers()
+        if self._leaving is None:
+            self._terminal.tell("the process that holds this machine's workers has ended; a new one starts")
+            self._fork_client.close(0.0)
+            self._fork_client = ForkClient(self._inbox.put)
+            self._fork_client.start()
+
+    # What this machine does
+
+    def _follow(self, orders: Orders) -> None:
+        if orders.leave and self._leaving is None:
+            self._terminal.tell(f"{self._place.membership.host} asks this machine to leave")
+            self.was_sent_away = orders.is_sent_away
+            self._leaving = LeaveRequest(step_s=LEAVE_S)
+        self._terminal.tell_troubles_of_host(orders.trouble)
+        wanted = {assignment.run: assignment for assignment in orders.assignments}
+        for name, assignment in wanted.items():
+            if self._is_of_earlier_start(assignment):
+                self._runs[name].stop()  # its last step, and then this start can begin
+                continue
+            if name not in self._runs:
+                if self._leaving is not None:
+                    continue
+                self._runs[name] = self._take_on(assignment)
+            self._runs[name].follow(assignment, orders.gate)
+        for name in self._runs.keys() - wanted.keys():
+            # All of it is at the host, or the host does not know the run any more.
+            over = self._runs.pop(name)
+            over.stop()
+            self._terminal.tell(over_line(name, read_pace(over.folder)))
+
+    def _is_of_earlier_start(self, assignment: Assignment) -> bool:
+        """Whether workers here still train for an earlier start of the run; once they do not, it is forgotten."""
+        run = self._runs.get(assignment.run)
+        if run is None or run.assignment.start_number == assignment.start_number:
+            return False
+        if not run.is_training:
+            del self._runs[assignment.run]
+        return assignment.run in self._runs
+
+    def _take_on(self, assignment: Assignment) -> LocalRun:
+        what = assignment.task.entry or (assignment.task.settings or {}).get("model", "")
+        self._terminal.tell(f"run {assignment.run}: {what}, started by {assignment.started_by}")
+        if assignment.task.settings is None:
+            bundle = (assignment.task.bundle or "none")[:12]
+            self._terminal.tell(f"this machine runs code from {assignment.started_by}: bundle {bundle}")
+        return LocalRun(assignment, self._place, send=self._send, post=self._inbox.put, tell=self._terminal.tell)
+
+    def _send(self, message: ToForkServer) -> None:
+        self._fork_client.send(message)
+
+    def _wind_down(self, leaving: LeaveRequest) -> None:
+        """Let the workers finish their step, and wait until what they wrote is at the host."""
+        for run in self._runs.values():
+            run.stop()
+        left_at = time.monotonic()
+        while any(run.is_training for run in self._runs.values()) and time.monotonic() < left_at + leaving.step_s:
+            self._turn()
+        self._turn()
+        if self._silent_since is None and not leaving.in_silence:
+            deadline = left_at + leaving.step_s + _LAST_DELIVERY_S
+            while self._refusal is None and time.monotonic() < deadline:
+                if all(run.is_home for run in self._runs.values()):
+                    break
+                self._turn()
+
+    # What this machine tells
+
+    def _report(self, *, is_leaving: bool = False) -> Report:
+        return Report(
+            devices=self._devices,
+            reach=self._gate.reach(),
+            links=self._gate.links(),
+            workers=[report for run in self._runs.values() for report in run.reports()],
+            is_leaving=is_leaving,
+        )
+
+    def _status_line(self) -> str:
+        membership = self._place.membership
+        if self._silent_since is not None:
+            return silence_line(membership.host, time.monotonic() - self._silent_since)
+        for run in self._runs.values():
+            if run.is_training:
+                return run_line(run.name, read_pace(run.folder))
+        for run in self._runs.values():
+            return files_line(run.name, membership.host) if run.has_ended else run_line(run.name, Pace())
+        return f"joined {membership.host} as {membership.machine}; waiting for work"
+
+    def _say_goodbye(self) -> None:
+        try:
+            with HostClient.of(self._place.membership, timeout_s=_GOODBYE_S) as client:
+                client.ask("POST", "/report", self._report(is_leaving=True))
+        except MeetingError as error:
+            self._terminal.tell(f"left without a goodbye: {error.args[0]}")
+
+    def _count_devices(self) -> None:
+        self._inbox.put(DevicesCounted(find_devices()))
+
+
+def _messages(inbox: "queue.SimpleQueue[AgentMessage]") -> Iterator[AgentMessage]:
+    """All that has come; waits a moment for the first."""
+    try:
+        yield inbox.get(timeout=_LOOK_S)
+        while True:
+            yield inbox.get_nowait()
+    except queue.Empty:
+        return

@@ -1,0 +1,65 @@
+"""The agent of the host's own machine, as a process of the host's: it leaves when its stdin ends.
+
+python -m potluck.meeting.agent.local_agent ~/.potluck
+"""
+
+import argparse
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.agent.agent import Agent
+from potluck.meeting.home import Home
+from potluck.meeting.wire import GOODBYE
+
+_PATIENCE_S = 8.0  # a worker that cannot end its step saves the one before, see engine/steps/stop_deadline.py
+_ORDERLY_S = 2.0  # the host has paused its runs before
+_LAST_AGENT_S = 30.0  # for the agent of a host that was killed
+
+
+def main() -> None:
+    """Be the agent until the host's process is gone."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("home", type=Path)
+    parser.add_argument("--gate", required=True)
+    parser.add_argument("--devices", default="")
+    parser.add_argument("--threads", type=int)
+    options = parser.parse_args()
+    home = Home(options.home)
+    membership = home.membership()
+    assert membership is not None
+    try:
+        with home.only_agent(wait_s=_LAST_AGENT_S):
+            agent = Agent(
+                home,
+                membership,
+                gate=options.gate,
+                devices=options.devices.split(",") if options.devices else None,
+                threads=options.threads,
+                tell=_tell,
+                show=lambda _: None,
+            )
+            watch = threading.Thread(target=_leave_at_the_end, args=(agent,), name="potluck-host", daemon=True)
+            watch.start()
+            agent.run()
+    except MeetingError as error:
+        sys.exit(str(error))
+
+
+def _tell(text: str) -> None:
+    with suppress(OSError):  # a full disk: what cannot be logged must not end the agent
+        print(text, flush=True)  # noqa: T201  into the host's agent.log
+
+
+def _leave_at_the_end(agent: Agent) -> None:
+    """Without its host's lighthouse no step can end here, so there is little to wait for."""
+    if sys.stdin.buffer.read() == GOODBYE:
+        agent.leave(_ORDERLY_S)
+    else:  # the host was killed, and may be back already with an agent that waits for this one's end
+        agent.leave(_PATIENCE_S, in_silence=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""One run's part on this machine: prepared, started, watched until its files are at the host. For the agent's loop."""
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from potluck.core.states import ENDED, WorkerPhase
+from potluck.meeting.agent.messages import AgentMessage, AgentPlace, FilesToSend, RunPrepared
+from potluck.meeting.agent.preparation import prepare
+from potluck.meeting.agent.worker_environment import worker_environments
+from potluck.meeting.transfer.run_tail import read_pace
+from potluck.meeting.wire import Assignment, GateOrders, WorkerReport
+from potluck.meeting.workers.crash import kind_of_crash
+from potluck.meeting.workers.messages import (
+    BuiltInTask,
+    ScriptTask,
+    StartWorkers,
+    StopWorkers,
+    ToForkServer,
+    WorkerNews,
+)
+
+
+class LocalRun:
+    """What this machine does for a run, from the first order to the last byte sent."""
+
+    def __init__(
+        self,
+        assignment: Assignment,
+        place: AgentPlace,
+        *,
+        send: Callable[[ToForkServer], None],
+        post: Callable[[AgentMessage], None],
+        tell: Callable[[str], None],
+    ) -> None:
+        self.assignment = assignment
+        self._place = place
+        self._send = send
+        self._post = post
+        self._tell = tell
+        self._gates: GateOrders | None = None
+        runs_dir = Path(assignment.runs_dir) if assignment.runs_dir else place.home.runs_dir.absolute()
+        self.folder = runs_dir / assignment.run
+        self._working_folder = Path.cwd()
+        self._reports: dict[int, WorkerReport] = {
+            number: WorkerReport(
+                run=assignment.run, worker=number, state="preparing", start_number=assignment.start_number
+            )
+            for number in assignment.workers
+        }
+        self._told_crashes: set[str] = set()
+        self._stage: Literal["new", "prepared", "started", "resting", "stopping"] = "new"
+        """`prepared`: or about to be, the workers' states say which."""
+        self._started_with = 0
+        """How many workers the whole run was to have when those here were started."""
+        self._num_starts = 0
+        self.is_home = False
+        """Whether all workers here have ended and all that they wrote is at the host."""
+
+    @property
+    def name(self) -> str:
+        return self.assignment.run
+
+    @property
+    def is_training(self) -> bool:
+        return any(report.state == "running" for report in self._reports.values())
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether all workers here have ended; what they wrote may still be on its way."""
+        return all(report.state in ENDED for report in self._reports.values())
+
+    def files(self) -> FilesToSend:
+        """What is to be sent to the host."""
+        return FilesToSend(
+            run=self.name,
+            start_number=self.assignment.start_number,
+            num_starts=self._num_starts,
+            folder=self.folder,
+            is_at_host=self.assignment.runs_dir is not None,
+            is_training=self.is_training,
+        )
+
+    def reports(self) -> list[WorkerReport]:
+        """Where the workers stand."""
+        return [
+            report.model_copy(update={"is_home": report.state in ENDED and self.is_home})
+            for report in self._reports.values()
+        ]
+
+    # What the loop hears
+
+    def follow(self, assignment: Assignment, gates: GateOrders) -> None:
+        """What the host wants now, and where the run's machines are."""
+        self.assignment, self._gates = assignment, gates
+
+    def hear_prepared(self, prepared: RunPrepared) -> None:
+        """Everything that the workers need is here, or not to be had."""
+        self._working_folder = prepared.working_folder
+        self._set_all("failed" if prepared.failure else "ready", prepared.failure)
+
+    def hear(self, news: WorkerNews) -> None:
+        """What the fork server says of a worker."""
+        before = self._reports.get(news.worker)
+        if before is None:
+            return
+        if news.message and kind_of_crash(news.message) not in self._told_crashes:
+            self._told_crashes.add(kind_of_crash(news.message))
+            worker = f"{self._place.membership.machine}-{news.worker}"
+            self._tell(f"run {self.name}: worker {worker} on this machine crashed:\n{news.message}")
+        self._reports[news.worker] = before.model_copy(
+            update={"state": news.state, "message": news.message[-20_000:], "restarts": news.restarts}
+        )
+
+    def hear_delivered(self, files: frozenset[FilesToSend]) -> None:
+        """Whose files are at the host; files of an earlier moment of this run do not count."""
+        self.is_home = self.files() in files
+
+    def lose_workers(self) -> None:
+        """The fork server is gone, and the workers with it: start them as if for the first time, unless they stop."""
+        if self._stage == "stopping":
+            self._set_all("stopped")
+        elif self.is_training:
+            self._stage = "resting" if self._stage == "resting" else "prepared"
+            for number, report in self._reports.items():
+                if report.state == "running":
+                    self._reports[number] = report.model_copy(update={"state": "ready"})
+
+    # What this machine does
+
+    def advance(self) -> None:
+        """Do the next thing that the orders ask for."""
+        order = self.assignment.phase
+        if self._stage == "stopping":
+            return
+        if order == "rest":
+            self._rest()
+        elif self._stage == "resting":
+            self._end_rest()
+        elif order in ("prepare", "go") and self._stage == "new":
+            self._prepare()
+        elif order == "go" and self._stage == "prepared":
+            if _is_member(self._gates, self._place.membership.machine) and any(
+                report.state == "ready" for report in self._reports.values()
+            ):
+                self._start()
+        elif order == "go" and self._started_with != self.assignment.expected:
+            self._expect_fewer()
+        elif order == "stop":
+            self.stop()
+        elif order == "end" and self._stage != "started":
+            self._set_all("stopped")
+
+    def stop(self) -> None:
+        """Ask the workers to stop after their step."""
+        if self._stage in ("new", "prepared"):
+            self._set_all("stopped")
+        elif self._stage != "stopping" and self.is_training:
+            self._send(StopWorkers(run=self.name))
+        self._stage = "stopping"
+
+    def _rest(self) -> None:
+        """This machine cannot reach some of the others: its workers stop, and the others go on."""
+        if self._stage != "resting" and self.is_training:
+            self._stage = "resting"
+            self._send(StopWorkers(run=self.name))
+
+    def _end_rest(self) -> None:
+        """It can again: start the workers anew when those of before have ended."""
+        if not self.is_training:
+            self._stage = "prepared"
+            for number, report in self._reports.items():
+                self._reports[number] = report.model_copy(update={"state": "ready", "message": ""})
+
+    def _prepare(self) -> None:
+        self._stage = "prepared"
+        place, assignment, folder, post = self._place, self.assignment, self.folder, self._post
+        threading.Thread(
+            target=lambda: post(prepare(place, assignment, folder)), name="potluck-prepare", daemon=True
+        ).start()
+
+    def _start(self) -> None:
+        assert self._gates is not None
+        task = self.assignment.task
+        self._stage, self._started_with = "started", self.assignment.expected
+        self._num_starts += 1
+        self.is_home = False
+        self._send(
+            StartWorkers(
+                run=self.name,
+                machine=self._place.membership.machine,
+                run_folder=str(self.folder),
+                folder=str(self._working_folder),
+                task=ScriptTask(entry=task.entry, arguments=task.arguments)
+                if task.settings is None
+                else BuiltInTask(settings=task.settings),
+                workers=worker_environments(self._place, self.assignment, self._gates, self.folder.parent),
+            )
+        )
+        self._set_all("running")
+
+    def _expect_fewer(self) -> None:
+        """Before the first step all wait for each other: begin again when there is one less to wait for."""
+        self._started_with = self.assignment.expected
+        if self.is_training and read_pace(self.folder).step == 0:
+            self._start()
+
+    def _set_all(self, state: WorkerPhase, message: str = "") -> None:
+        """Of those that have not ended."""
+        for number, report in self._reports.items():
+            if report.state not in ENDED:
+                self._reports[number] = report.model_copy(update={"state": state, "message": message})
+
+
+def _is_member(gates: GateOrders | None, machine: str) -> bool:
+    """Whether the host has heard where this machine's gate is: after joining again that takes a moment."""
+    return gates is not None and any(one.machine == machine for one in gates.members)

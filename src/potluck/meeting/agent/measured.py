@@ -1,0 +1,107 @@
+"""A joined machine while it is measured: what torch is needed for happens in processes of their own."""
+
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from contextlib import ExitStack
+
+import msgspec
+
+from potluck.core.environment import as_machine, gate_variables, read_environment
+from potluck.core.errors import MeetingError
+from potluck.measuring.profile_store import StoredProfile, find_profiles, save_profile
+from potluck.meeting.questions import (
+    MEASURE_S,
+    SWEEP_S,
+    LinksSwept,
+    MeasureModel,
+    ProfilesTold,
+    SweepLinks,
+    TellProfiles,
+)
+from potluck.planning.costs import LinkProfile
+
+_LOOK_S = 0.1
+
+
+class MeasuringStation:
+    """Answers for this machine, until `over` is set: then what is being measured is given up."""
+
+    def __init__(self, machine: str, gate: str, run: str, threads: int | None, over: threading.Event) -> None:
+        self._machine = machine
+        self._gate = gate
+        self._run_name = run
+        self._threads = threads
+        self._over = over
+
+    def ask(self, question: MeasureModel | TellProfiles | SweepLinks) -> ProfilesTold | LinksSwept:
+        """Do what is asked, now."""
+        match question:
+            case MeasureModel():
+                return ProfilesTold(profiles=(self._measure(question).model_dump_json(),))
+            case TellProfiles(model=model, mixed_precision=precision):
+                kept = find_profiles(read_environment().home, model, precision)
+                return ProfilesTold(profiles=tuple(one.model_dump_json() for one in kept if self._is_mine(one)))
+            case SweepLinks():
+                line = msgspec.json.encode(question) + b"\n"
+                told = self._run(["-m", "potluck.probes.link_sweep"], line, SWEEP_S, question.address)
+                return msgspec.json.decode(told, type=LinksSwept)
+
+    def _is_mine(self, profile: StoredProfile) -> bool:
+        return profile.machine == self._machine
+
+    def _measure(self, wanted: MeasureModel) -> StoredProfile:
+        """As `potluck profile` does when it is typed here; the link is kept with it."""
+        options = {
+            "--model": wanted.model,
+            "--model-size": wanted.model_size,
+            "--mixed-precision": wanted.mixed_precision,
+            "--device": wanted.device,
+            "--global-batch": str(wanted.global_batch),
+            "--seconds": str(wanted.seconds),
+            **({} if wanted.memory_limit is None else {"--memory-limit": wanted.memory_limit}),
+        }
+        words = [word for option in options.items() for word in option]
+        told = self._run(["-m", "potluck", "profile", "--solo", "--json", *words], b"", MEASURE_S)
+        profile = StoredProfile.model_validate_json(told)
+        if wanted.latency_s is not None and wanted.bytes_per_s is not None:
+            link = LinkProfile(latency_s=wanted.latency_s, bandwidth_bytes_per_s=wanted.bytes_per_s)
+            profile = profile.model_copy(update={"link": link})
+            save_profile(read_environment().home, profile)
+        return profile
+
+    def _run(self, arguments: list[str], told: bytes, patience_s: float, address: str = "") -> bytes:
+        """The last line that a Python process prints."""
+        deadline = time.monotonic() + patience_s
+        with ExitStack() as stack:
+            given, printed, errors = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
+            given.write(told)
+            given.seek(0)
+            process = subprocess.Popen(  # noqa: S603
+                [sys.executable, *arguments],
+                stdin=given,
+                stdout=printed,
+                stderr=errors,
+                env=as_machine(self._machine, self._threads) | gate_variables(self._gate, self._run_name, address),
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)
+            while process.poll() is None:
+                if self._over.wait(_LOOK_S) or time.monotonic() > deadline:
+                    raise MeetingError(f"it was not done in {patience_s:.0f} s", fix="give the same command again")
+            for file in (printed, errors):
+                file.seek(0)
+            lines = printed.read().splitlines()
+            if process.returncode or not lines:
+                raise _told_wrong(errors.read().decode(errors="replace"))
+            return lines[-1]
+
+
+def _told_wrong(errors: str) -> MeetingError:
+    """What a command says went wrong, or the last line of what it printed."""
+    lines = [line.strip() for line in errors.splitlines() if line.strip()]
+    known = {word: line.removeprefix(word) for line in lines for word in ("error: ", "fix: ") if line.startswith(word)}
+    last = lines[-1] if lines else "it ended without a word"
+    return MeetingError(known.get("error: ", last), fix=known.get("fix: ", "give the same command again"))

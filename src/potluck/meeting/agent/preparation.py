@@ -1,0 +1,84 @@
+"""What a machine needs before a run's workers can start: a folder, a state to go on from, a script and its packages."""
+
+import re
+import shutil
+import time
+from pathlib import Path
+
+from potluck.core.atomic import replacing, write_text
+from potluck.core.checkpoint_names import is_checkpoint_name
+from potluck.core.disk import as_disk_error
+from potluck.core.errors import MeetingError, PotluckError
+from potluck.core.run_folder import RunFolder
+from potluck.meeting.agent.messages import AgentPlace, RunPrepared
+from potluck.meeting.client.client import HostClient
+from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.transfer.bundle import BundleCache, unpack
+from potluck.meeting.transfer.packages import missing_packages, to_install
+from potluck.meeting.transfer.selection import check_entry, check_script
+from potluck.meeting.wire import Assignment
+
+_FETCH_S = 60.0
+_FILE_NAME = re.compile(r'filename="([^"]+)"')
+
+
+def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepared:
+    """A folder for this run and no other, what the run goes on from, and the script if there is one."""
+    membership, working_folder, failure = place.membership, Path.cwd(), ""
+    try:
+        if assignment.runs_dir is None:
+            claim_folder(folder, assignment.run_id, is_resumed=assignment.is_resumed)
+        if assignment.fetches_checkpoint:
+            fetch_checkpoint(membership, RunFolder(folder))
+        if assignment.task.settings is None:
+            working_folder = fetch_script(membership, place.home, assignment)
+    except PotluckError as error:
+        failure = str(error)
+    except OSError as error:
+        failure = f"{membership.machine}: {as_disk_error(error) or error}"
+    return RunPrepared(
+        run=assignment.run, start_number=assignment.start_number, working_folder=working_folder, failure=failure
+    )
+
+
+def claim_folder(folder: Path, run_id: str, *, is_resumed: bool) -> None:
+    """Make the run's folder here; one that another run of that name has left is put aside."""
+    marker = folder / ".run-id"
+    if folder.is_dir() and not is_resumed and (not marker.is_file() or marker.read_bytes() != run_id.encode()):
+        folder.rename(folder.with_name(f".{folder.name}.until-{time.time_ns()}"))
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(marker, run_id)
+
+
+def fetch_checkpoint(membership: HostMembership, folder: RunFolder) -> None:
+    """The host's newest checkpoint; the other machines are healed from here."""
+    with HostClient.of(membership, timeout_s=_FETCH_S) as client:
+        content, headers = client.fetch(f"/runs/{folder.name}/checkpoint")
+    name = _FILE_NAME.search(headers.get("content-disposition", ""))
+    if name is None or not is_checkpoint_name(name[1]):
+        raise MeetingError("the host sends a checkpoint without a name", fix="use the same potluck on both machines")
+    with replacing(folder.checkpoints_dir / name[1]) as file:
+        file.write(content)
+
+
+def fetch_script(membership: HostMembership, home: Home, assignment: Assignment) -> Path:
+    """The script's folder, from the cache or from the host, if this machine has what it imports."""
+    task = check_script(assignment.task)
+    assert task.bundle is not None
+    cache = BundleCache(home.bundles_dir)
+    data = cache.get(task.bundle)
+    if data is None:
+        with HostClient.of(membership, timeout_s=_FETCH_S) as client:
+            data = client.send("GET", f"/bundles/{task.bundle}")
+        cache.put(task.bundle, data)
+    place = home.folder.absolute() / "scripts" / assignment.run
+    shutil.rmtree(place, ignore_errors=True)  # of an earlier start: every start gets what was packed
+    unpack(data, task.bundle, place)
+    check_entry(place, Path(task.entry))
+    missing = missing_packages(place, Path(task.entry))
+    if missing:
+        raise MeetingError(
+            f"{membership.machine} does not have {', '.join(missing)}, which {task.entry} imports",
+            fix=f"on {membership.machine}: pip install {' '.join(to_install(missing))}",
+        )
+    return place

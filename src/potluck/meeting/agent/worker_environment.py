@@ -1,0 +1,38 @@
+"""The environment variables that place one worker in a run."""
+
+from pathlib import Path
+
+from potluck.core.environment import gate_variables
+from potluck.engine.group.addresses import address_towards
+from potluck.gates.loopback import address_of
+from potluck.meeting.agent.messages import AgentPlace
+from potluck.meeting.wire import Assignment, GateOrders
+
+
+def worker_environments(
+    place: AgentPlace, assignment: Assignment, gates: GateOrders, runs_dir: Path
+) -> dict[int, dict[str, str]]:
+    """Each worker's variables, by its number in the run. The secret goes this way, never into arguments, which
+    everybody on a machine can read.
+    """
+    membership = place.membership
+    addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
+    shared = {
+        "POTLUCK_LIGHTHOUSE": f"http://{addresses[gates.host]}:{assignment.lighthouse_port}",
+        **gate_variables(place.gate, assignment.run_id, addresses[membership.machine]),
+        "POTLUCK_SECRET": assignment.secret,
+        "POTLUCK_WORKERS": str(assignment.expected),
+        "POTLUCK_RUN": assignment.run,
+        "POTLUCK_RUNS_DIR": str(runs_dir),
+        "POTLUCK_DATA_DIR": str(place.data_dir),
+        "POTLUCK_MACHINE": membership.machine,
+        "POTLUCK_RESUME": "1",
+    }
+    if place.threads is not None:
+        shared["POTLUCK_THREADS"] = str(place.threads)
+    if assignment.is_direct:
+        shared["POTLUCK_GRADIENT_ADDRESS"] = address_towards(membership.address)
+    return {
+        number: {**shared, "POTLUCK_WORKER": str(number), "POTLUCK_DEVICE": device, "LOCAL_RANK": str(index)}
+        for index, (number, device) in enumerate(zip(assignment.workers, assignment.devices, strict=True))
+    }

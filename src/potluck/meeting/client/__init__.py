@@ -1,0 +1,1 @@
+"""What commands and joined machines say to a host."""

@@ -1,0 +1,56 @@
+"""A run that lies on the host, brought here to be read: its settings and the events of all its machines."""
+
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from potluck.core.atomic import write_text
+from potluck.core.run_folder import RunFolder, check_run_name
+from potluck.core.states import ENDED
+from potluck.events.alive import HostLocks
+from potluck.meeting.client.cluster import ClusterClient
+
+_EVENTS: Final = re.compile(r"events/[A-Za-z0-9][A-Za-z0-9._-]*\.jsonl")
+_FULL_BYTES: Final = 1 << 17  # the host sends at most twice as much of a file at once
+
+
+def runs_on_host(cluster: ClusterClient) -> list[str]:
+    """The names of the host's runs, the newest last."""
+    runs = sorted(cluster.status()["runs"], key=lambda run: float(run["started_at"]))
+    return [str(run["run"]) for run in runs]
+
+
+@contextmanager
+def borrow_run(cluster: ClusterClient, name: str) -> Iterator[RunFolder]:
+    """A copy of a run's folder as it stands on the host, for as long as it is read."""
+    with tempfile.TemporaryDirectory(prefix="potluck-run-") as place:
+        folder = RunFolder(Path(place) / check_run_name(name))
+        (folder.path / "events").mkdir(parents=True)
+        run = _copy_events(cluster, folder)
+        folder = RunFolder(folder.path, origin=(cluster.membership.host, Path(run["folder"])))
+        write_text(folder.settings_file, yaml.safe_dump(run["settings"], sort_keys=False))
+        vigils = HostLocks()
+        vigils.note(folder, goes_on=run["state"] not in ENDED)
+        try:
+            yield folder
+        finally:
+            vigils.note(folder, goes_on=False)
+
+
+def _copy_events(cluster: ClusterClient, folder: RunFolder) -> dict[str, Any]:
+    """Everything that the host has of the run's events now; returns how the run stands."""
+    offsets: dict[str, int] = {}
+    while True:
+        chunks, run = cluster.read_on(folder.name, offsets)
+        for chunk in chunks:
+            offsets[chunk["file"]] = chunk["next_offset"]
+            if _EVENTS.fullmatch(chunk["file"]):
+                with (folder.path / chunk["file"]).open("a") as file:
+                    file.write(chunk["text"])
+        if all(len(chunk["text"]) < _FULL_BYTES for chunk in chunks):
+            return run

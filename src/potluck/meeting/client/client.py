@@ -1,0 +1,220 @@
+"""Talking to a host: HTTPS to exactly the certificate that the invitation names, and to no other."""
+
+import hmac
+import http.client
+import json
+import socket
+import ssl
+import time
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from potluck.core.errors import MeetingError
+from potluck.doctor.probing.small_packets import use_small_packets
+from potluck.gates.sockets import watch_over
+from potluck.meeting.access.invitation import Invitation, fingerprint_of
+from potluck.meeting.access.proof import prove_back, prove_join
+from potluck.meeting.home import HostMembership
+from potluck.meeting.wire import PROOF_HEADER, JoinAnswer, JoinRequest, Problem, VersionAnswer
+
+Answer = TypeVar("Answer", bound=BaseModel)
+TIMEOUT_S = 10.0
+
+
+class HostSilentError(MeetingError):
+    """The host does not answer now; it may later."""
+
+
+class HostInTroubleError(HostSilentError):
+    """The host answers that it cannot do it now: its disk is full, or it is about to end."""
+
+
+class NotAdmittedError(MeetingError):
+    """The host does not know this machine, or not any more."""
+
+
+class _PinnedConnection(http.client.HTTPSConnection):
+    """Compares the certificate before a byte of the request is sent. Names and authorities prove nothing here."""
+
+    def __init__(
+        self, address: str, port: int, fingerprint: bytes, timeout_s: float, *, with_small_packets: bool = False
+    ) -> None:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.minimum_version = ssl.TLSVersion.TLSv1_3
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        super().__init__(address, port, timeout=timeout_s, context=context)
+        self._fingerprint = fingerprint
+        self._tls = context
+        self._timeout_s = timeout_s
+        self._with_small_packets = with_small_packets
+
+    def connect(self) -> None:
+        raw = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        try:
+            if self._with_small_packets:
+                use_small_packets(raw)
+            # Orders go first, a checkpoint does not. A host that forgot this connection while a cable was out is
+            # dialled again.
+            watch_over(raw, "control" if self._with_small_packets else "bulk")
+            raw.settimeout(self._timeout_s)
+            raw.connect((self.host, self.port))
+            self.sock: ssl.SSLSocket = self._tls.wrap_socket(raw)
+        except BaseException:
+            raw.close()
+            raise
+        self.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        der = self.sock.getpeercert(binary_form=True) or b""
+        if not hmac.compare_digest(fingerprint_of(der), self._fingerprint):
+            self.close()
+            raise MeetingError(
+                f"{self.host}:{self.port} answers with another certificate than the line names: it is not that host",
+                fix="paste the line that potluck host prints now; if it is the same, somebody is in between",
+            )
+
+
+class HostClient:
+    """One connection to a host, kept open and opened again as needed. Not for several threads at once."""
+
+    def __init__(
+        self,
+        address: str,
+        port: int,
+        fingerprint: bytes,
+        *,
+        credential: str = "",
+        timeout_s: float = TIMEOUT_S,
+        with_small_packets: bool = False,
+    ) -> None:
+        self.address = address
+        self.port = port
+        self._fingerprint = fingerprint
+        self._authorization = f"Bearer {credential}"
+        self._timeout_s = timeout_s
+        self._with_small_packets = with_small_packets
+        self._connection: _PinnedConnection | None = None
+        self._headers: dict[str, str] = {}
+
+    @classmethod
+    def of(
+        cls, membership: HostMembership, timeout_s: float = TIMEOUT_S, *, with_small_packets: bool = False
+    ) -> "HostClient":
+        """As a machine that has joined. Small packets get through where large ones are lost."""
+        return cls(
+            membership.address,
+            membership.port,
+            bytes.fromhex(membership.fingerprint),
+            credential=f"{membership.machine}:{membership.credential}",
+            timeout_s=timeout_s,
+            with_small_packets=with_small_packets,
+        )
+
+    def __enter__(self) -> "HostClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def ask(self, method: str, path: str, body: BaseModel | None = None) -> Any:
+        """The host's answer as plain data."""
+        return json.loads(self.send(method, path, b"" if body is None else body.model_dump_json().encode()))
+
+    def ask_for(self, kind: type[Answer], method: str, path: str, body: BaseModel | None = None) -> Answer:
+        """The host's answer as a checked type."""
+        try:
+            return kind.model_validate(self.ask(method, path, body))
+        except ValidationError:
+            raise MeetingError(
+                f"the host at {self.address} answers in words that this version does not know",
+                fix="install the same potluck on both machines",
+            ) from None
+
+    def send(self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None) -> bytes:
+        """One request; raises MeetingError for a refusal and HostSilentError when no answer comes."""
+        sent = {"Authorization": self._authorization, "Content-Type": "application/json", **(headers or {})}
+        is_reused = self._connection is not None
+        try:
+            status, content = self._exchange(method, path, body, sent)
+        except (http.client.HTTPException, OSError) as error:
+            self.close()
+            if not is_reused or isinstance(error, TimeoutError):
+                raise self._silent(error) from error
+            # The host closes connections that were idle: once more on a new one.
+            try:
+                status, content = self._exchange(method, path, body, sent)
+            except (http.client.HTTPException, OSError) as again:
+                self.close()
+                raise self._silent(again) from again
+        if status == 200:
+            return content
+        raise self._refused(status, content)
+
+    def fetch(self, path: str) -> tuple[bytes, dict[str, str]]:
+        """A file, and the headers that it came with."""
+        content = self.send("GET", path)
+        return content, self._headers
+
+    def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        if self._connection is None:
+            self._connection = _PinnedConnection(
+                self.address,
+                self.port,
+                self._fingerprint,
+                self._timeout_s,
+                with_small_packets=self._with_small_packets,
+            )
+        self._connection.request(method, path, body, headers)
+        response = self._connection.getresponse()
+        self._headers = {name.lower(): value for name, value in response.getheaders()}
+        return response.status, response.read()
+
+    def _silent(self, error: Exception) -> HostSilentError:
+        reason = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)
+        return HostSilentError(
+            f"the host at {self.address}:{self.port} does not answer: {reason or type(error).__name__}",
+            fix="check that potluck host runs there and that its firewall lets this machine in; "
+            "to train on this machine only: potluck train --solo",
+        )
+
+    def _refused(self, status: int, content: bytes) -> MeetingError:
+        try:
+            problem = Problem.model_validate_json(content)
+        except ValidationError:
+            problem = Problem(error=f"the host answers with status {status}", fix="see what potluck host prints")
+        if status in (503, 507):
+            return HostInTroubleError(problem.error, fix=problem.fix)
+        if status >= 500 or status in (408, 429):  # later: what is asked may well be right
+            return HostSilentError(problem.error, fix=problem.fix)
+        return (NotAdmittedError if status == 401 else MeetingError)(problem.error, fix=problem.fix)
+
+
+def measure_clock(client: HostClient) -> tuple[VersionAnswer, float, float]:
+    """The host's version, how far this clock is ahead of its, and the round trip: the best of three tries."""
+    tries = []
+    for _ in range(3):
+        asked = time.time()
+        answer = client.ask_for(VersionAnswer, "GET", "/version")
+        round_trip_s = max(0.0, time.time() - asked)
+        tries.append((round_trip_s, (asked + round_trip_s / 2) - answer.time, answer))
+    round_trip_s, ahead_s, answer = min(tries, key=lambda one: one[0])
+    return answer, ahead_s, round_trip_s
+
+
+def knock(client: HostClient, invitation: Invitation, request: JoinRequest) -> JoinAnswer:
+    """Ask to be let in, with the proof over exactly the bytes that are sent."""
+    body = request.model_dump_json().encode()
+    proof = prove_join(invitation.token, request.challenge, invitation.fingerprint, body)
+    answer = JoinAnswer.model_validate_json(client.send("POST", "/join", body, {PROOF_HEADER: proof}))
+    expected = prove_back(invitation.token, request.challenge, invitation.fingerprint)
+    if not hmac.compare_digest(answer.proof, expected):
+        raise MeetingError(
+            f"{client.address}:{client.port} does not know the token: it is not the host that gave it out",
+            fix="paste the whole line that potluck host prints",
+        )
+    return answer

@@ -1,0 +1,121 @@
+"""The cluster as a command sees it: ask the host for a run, follow it, stop it."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from potluck.core.errors import MeetingError
+from potluck.core.states import ENDED
+from potluck.meeting.client.client import HostClient, HostInTroubleError, HostSilentError
+from potluck.meeting.home import Home
+from potluck.meeting.transfer.bundle import Bundle
+from potluck.meeting.wire import NewsRequest, RunRequest
+from potluck.report.account import Account
+from potluck.report.account_file import account_from_data
+
+_START_S = 90.0
+_ANSWER_S = 10.0  # the host keeps a question for news open for half of this
+_BESIDE_S = 4.0
+_SILENCE_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What was written since the last look, file by file, and where the run stands."""
+
+    chunks: list[tuple[str, str]]
+    run: dict[str, Any]
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has ended and all that is known of it has been read."""
+        return self.run["state"] in ENDED and self.run["is_home"] and not self.chunks
+
+
+class ClusterClient:
+    """The host that this machine has joined."""
+
+    def __init__(self, home: Home, timeout_s: float = _ANSWER_S) -> None:
+        membership = home.membership()
+        if membership is None:
+            raise MeetingError(
+                "this machine has not joined a host",
+                fix="paste the line that potluck host prints on another machine, or start one here: potluck host",
+            )
+        self._home = home
+        self.membership = membership
+        self._client = HostClient.of(membership, timeout_s=timeout_s)
+
+    def beside(self) -> "ClusterClient":
+        """Another connection to the same host, while this one waits."""
+        return ClusterClient(self._home, timeout_s=_BESIDE_S)
+
+    def __enter__(self) -> "ClusterClient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def start(self, request: RunRequest) -> dict[str, Any]:
+        """Ask for a run; what the host answers with describes it. Machines that are getting ready are waited for."""
+        with HostClient.of(self.membership, timeout_s=_START_S) as client:
+            return dict(client.ask("POST", "/runs", request))
+
+    def send_bundle(self, bundle: Bundle) -> None:
+        with HostClient.of(self.membership, timeout_s=_START_S) as client:
+            client.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
+
+    def follow(
+        self, run: str, when_silent: Callable[[str], None], written: Mapping[str, int] | None = None
+    ) -> Iterator[News]:
+        """What happens, as it comes, until everything has come; a silent host is waited for.
+
+        `written`: how long the run's files were before it was started, if what stands in them is no news.
+        """
+        offsets = dict(written or {})
+        is_silent = False
+        while True:
+            try:
+                chunks, described = self.read_on(run, offsets)
+            except HostSilentError as error:
+                if not is_silent:
+                    when = "later" if isinstance(error, HostInTroubleError) else "when it does"
+                    when_silent(f"{error.args[0]}; this display goes on {when}")
+                is_silent = True
+                time.sleep(_SILENCE_S)
+                continue
+            is_silent = False
+            offsets |= {chunk["file"]: chunk["next_offset"] for chunk in chunks}
+            news = News([(chunk["file"], chunk["text"]) for chunk in chunks], described)
+            yield news
+            if news.is_over:
+                return
+
+    def read_on(self, run: str, offsets: dict[str, int]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+        """Lines of a run's files beyond the offsets, and how the run stands."""
+        answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
+        return list(answer["chunks"]), dict(answer["run"])
+
+    def account(self, run: str) -> Account | None:
+        """Where the run's time went, from the events of all its machines."""
+        told = self._client.ask("GET", f"/runs/{run}/account")["account"]
+        return None if told is None else account_from_data(told)
+
+    def stop(self, run: str) -> dict[str, Any]:
+        return dict(self._client.ask("POST", f"/runs/{run}/stop"))
+
+    def only_run(self) -> str:
+        """The name of the run that is on, if there is one and no other."""
+        names = [run["run"] for run in self.status()["runs"] if run["state"] not in ENDED]
+        if len(names) == 1:
+            return str(names[0])
+        if not names:
+            raise MeetingError("nothing runs", fix="see what has run: potluck status --json")
+        raise MeetingError(f"several runs are on: {', '.join(names)}", fix=f"name one: potluck stop {names[0]}")
+
+    def status(self) -> dict[str, Any]:
+        return dict(self._client.ask("GET", "/status"))
+
+    def leave(self, machine: str) -> None:
+        self._client.ask("POST", f"/machines/{machine}/leave")

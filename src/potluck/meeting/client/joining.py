@@ -1,0 +1,79 @@
+"""Joining a host: from a pasted line to a membership."""
+
+from potluck.core.errors import MeetingError
+from potluck.engine.group.addresses import address_towards
+from potluck.gates.identity import Identity
+from potluck.machine.facts import Facts as Snapshot
+from potluck.meeting.access.introduction import introduce
+from potluck.meeting.access.invitation import Invitation
+from potluck.meeting.access.networks import find_interface
+from potluck.meeting.client.client import HostClient, HostSilentError, NotAdmittedError, knock, measure_clock
+from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.wire import JoinRequest
+
+_PATIENCE_S = 20.0
+_KNOWN_S = 5.0
+
+
+def check_known(identity: Identity, membership: HostMembership | None) -> None:
+    """A machine that comes back must have the certificate by which its host knows it."""
+    if identity.is_new and membership is not None:
+        raise MeetingError(
+            f"this machine's key and certificate were not in {identity.key_file.parent} any more, and new ones were "
+            f"made: {membership.host} does not know this machine by them",
+            fix="join with the line that potluck host prints",
+        )
+
+
+def join(
+    invitation: Invitation, machine: str, home: Home, seen: Snapshot, *, identity: Identity, gate_port: int
+) -> HostMembership:
+    """Prove the token, be checked, and remember the host. Whether others can dial this machine shows later."""
+    address = address_towards(invitation.address)
+    with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=_PATIENCE_S) as client:
+        try:
+            version, ahead_s, round_trip_s = measure_clock(client)
+        except HostSilentError as error:
+            raise HostSilentError(
+                error.args[0],
+                fix=f"check that potluck host runs there; if it does, its firewall keeps {address} out, and there: "
+                f"potluck doctor --fix-script linux --peer {address} --port {invitation.port} | sudo bash",
+            ) from None
+        facts = introduce(
+            seen,
+            machine=machine,
+            machine_id=home.machine_id(),
+            address=address,
+            network=find_interface(address).network,
+            identity=identity,
+            gate_port=gate_port,
+        )
+        request = JoinRequest(
+            challenge=version.challenge, facts=facts, clock_ahead_s=ahead_s, round_trip_s=round_trip_s
+        )
+        answer = knock(client, invitation, request)
+    membership = HostMembership(
+        machine=machine,
+        host=answer.host,
+        address=invitation.address,
+        port=invitation.port,
+        fingerprint=invitation.fingerprint.hex(),
+        credential=answer.credential,
+    )
+    home.remember(membership)
+    return membership
+
+
+def come_back(membership: HostMembership) -> bool:
+    """Whether the host that this machine knows lets it in again; False while the host does not answer."""
+    with HostClient.of(membership, timeout_s=_KNOWN_S) as client:
+        try:
+            client.ask("GET", "/status")
+        except NotAdmittedError:
+            raise MeetingError(
+                f"{membership.host} does not know {membership.machine} any more: it was taken off the roster there",
+                fix=f"paste the line that potluck host prints on {membership.host}: potluck join p1-...",
+            ) from None
+        except HostSilentError:
+            return False
+    return True

@@ -1,0 +1,142 @@
+"""Measure all machines that have joined: their links with Gloo itself, then a model on each."""
+
+import secrets
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+from potluck.core.errors import MeasureError
+from potluck.doctor.probing.asks import ClosePort, OpenPort, PortOpen, StationLostError
+from potluck.measuring.profile_store import StoredProfile
+from potluck.meeting.client.asking import JoinedStation, visiting
+from potluck.meeting.home import HostMembership
+from potluck.meeting.questions import (
+    MEASURE_S,
+    SWEEP_S,
+    LinksSwept,
+    MeasureModel,
+    ProfilesTold,
+    SweepLinks,
+    TellProfiles,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """What to measure on every machine."""
+
+    model: str
+    model_size: str
+    mixed_precision: str
+    device: str | None
+    """None: every device that a machine trains on."""
+    global_batch: int
+    seconds: float
+    memory_limit: str | None
+
+
+@dataclass(slots=True, kw_only=True)
+class ClusterMeasurement:
+    """What came of it."""
+
+    profiles: list[StoredProfile] = field(default_factory=list)
+    links: LinksSwept | None = None
+    """None where there is one machine only, or no sweep came to an end."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """Machines without a profile, and why."""
+
+
+def measure_joined(membership: HostMembership, wanted: Wanted, tell: Callable[[str], None]) -> ClusterMeasurement:
+    """All machines that train and are here: links first, since these need all at once, then the model on all."""
+    found = ClusterMeasurement()
+    with visiting(membership, tell, MEASURE_S) as visit:
+        found.failed.update(visit.absent)
+        if len(visit.stations) > 1:
+            tell(f"measuring the links between {', '.join(visit.stations)}")
+            found.links = _sweep(visit.stations, visit.addresses, tell)
+        tell(f"measuring {wanted.model}-{wanted.model_size} on {', '.join(visit.stations)}")
+
+        def measure(machine: str) -> list[StoredProfile]:
+            link = None if found.links is None else found.links.machines.get(machine)
+            profiles = []
+            for device in [wanted.device] if wanted.device else visit.devices.get(machine) or ["cpu"]:
+                told = visit.stations[machine].ask(
+                    MeasureModel(
+                        model=wanted.model,
+                        model_size=wanted.model_size,
+                        mixed_precision=wanted.mixed_precision,
+                        device=device,
+                        global_batch=wanted.global_batch,
+                        seconds=wanted.seconds,
+                        memory_limit=wanted.memory_limit,
+                        latency_s=None if link is None else link.latency_s,
+                        bytes_per_s=None if link is None else link.bytes_per_s,
+                    ),
+                    MEASURE_S,
+                )
+                profiles += _read(told)
+            return profiles
+
+        with ThreadPoolExecutor(max_workers=len(visit.stations)) as pool:
+            waiting = {machine: pool.submit(measure, machine) for machine in visit.stations}
+            for machine, future in waiting.items():
+                try:
+                    found.profiles += future.result()
+                except StationLostError as error:
+                    found.failed[machine] = str(error)
+    return found
+
+
+def profiles_of_joined(
+    membership: HostMembership, model: str, precision: str, tell: Callable[[str], None]
+) -> dict[str, list[StoredProfile]]:
+    """What each joined machine has kept of this model; none for one that was never measured."""
+    question = TellProfiles(model=model, mixed_precision=precision)
+    with visiting(membership, tell) as visit, ThreadPoolExecutor(max_workers=len(visit.stations)) as pool:
+        waiting = {machine: pool.submit(station.ask, question) for machine, station in visit.stations.items()}
+        found = {}
+        for machine, future in waiting.items():
+            try:
+                found[machine] = _read(future.result())
+            except StationLostError as error:
+                raise MeasureError(
+                    f"{machine} does not tell what it has measured: {error}",
+                    fix="see what is wrong: potluck doctor --cluster; or plan with files of profiles: --solo",
+                ) from None
+        return found
+
+
+def _sweep(
+    stations: dict[str, JoinedStation], addresses: dict[str, str], tell: Callable[[str], None]
+) -> LinksSwept | None:
+    names = tuple(stations)
+    first = names[0]
+    with ThreadPoolExecutor(max_workers=len(names)) as pool:
+        try:
+            opened = stations[first].ask(OpenPort(address=addresses[first], port=0, word=secrets.token_hex(16)))
+            assert isinstance(opened, PortOpen)
+            stations[first].ask(ClosePort())
+            waiting = [
+                pool.submit(
+                    stations[name].ask,
+                    SweepLinks(
+                        meeting=addresses[first],
+                        port=opened.free_port,
+                        rank=rank,
+                        machines=names,
+                        address=addresses[name],
+                    ),
+                    SWEEP_S,
+                )
+                for rank, name in enumerate(names)
+            ]
+            answers = [future.result() for future in waiting]
+        except StationLostError as error:
+            tell(f"the links were not measured: {error}; potluck doctor --cluster says what is wrong")
+            return None
+    return next((one for one in answers if isinstance(one, LinksSwept)), None)
+
+
+def _read(told: object) -> list[StoredProfile]:
+    assert isinstance(told, ProfilesTold)
+    return [StoredProfile.model_validate_json(one) for one in told.profiles]

@@ -1,0 +1,108 @@
+"""The way in: a machine proves the token, fits, and gets a credential of its own."""
+
+import hmac
+import time
+from collections.abc import Callable
+
+from pydantic import ValidationError
+
+from potluck.core.errors import MeetingError
+from potluck.core.version import __version__
+from potluck.meeting.access.proof import Challenges, FailureLimit, prove_back, prove_join
+from potluck.meeting.access.token import metrics_key
+from potluck.meeting.host import admission_checks
+from potluck.meeting.host.roster import MachineRoster
+from potluck.meeting.wire import Introduction, JoinAnswer, JoinRequest, VersionAnswer
+
+
+class NotProvenError(MeetingError):
+    """Whoever asks has not shown that they may."""
+
+
+class TooManyTriesError(MeetingError):
+    """Too many wrong answers from one address."""
+
+
+class Door:
+    """Lets machines in, one check after the other; the cheapest and the secret one first."""
+
+    def __init__(
+        self,
+        *,
+        token: bytes,
+        fingerprint: bytes,
+        facts: Introduction,
+        roster: MachineRoster,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._token = token
+        self._fingerprint = fingerprint
+        self._facts = facts
+        self._roster = roster
+        self._clock = clock
+        self._challenges = Challenges()
+        self.failures = FailureLimit()
+
+    def version(self) -> VersionAnswer:
+        return VersionAnswer(
+            potluck=__version__, host=self._facts.machine, time=self._clock(), challenge=self._challenges.new()
+        )
+
+    def failed(self, address: str, error: NotProvenError) -> MeetingError:
+        """What a wrong answer is told: the error, or, after too many from this address, to wait.
+
+        Right answers are checked first and never wait: others at the same address cannot lock a machine out.
+        """
+        wait_s = self.failures.wait_s(address)
+        if wait_s > 0:
+            return TooManyTriesError(
+                f"too many wrong answers from {address}", fix=f"wait {wait_s:.0f} s, then try again"
+            )
+        self.failures.failed(address)
+        return error
+
+    def may_read_metrics(self, key: str) -> bool:
+        """Whether this is the key that is good for the metrics alone."""
+        return hmac.compare_digest(key.encode(errors="replace"), metrics_key(self._token).encode())
+
+    def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
+        """Let a machine in, or say why not."""
+        request = self._proven(body, proof, peer)
+        theirs = request.facts
+        admission_checks.check_versions(theirs, self._facts)
+        admission_checks.check_clock(
+            theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s
+        )
+        admission_checks.check_certificate(theirs, self._clock())
+        holder = self._roster.machines.get(theirs.machine)
+        admission_checks.check_name(theirs, holder.facts if holder else None)
+        admission_checks.check_identity(theirs, [known.facts for known in self._roster.machines.values()])
+        return JoinAnswer(
+            host=self._facts.machine,
+            credential=self._roster.enrol(theirs),
+            proof=prove_back(self._token, request.challenge, self._fingerprint),
+        )
+
+    def _proven(self, body: bytes, proof: str, peer: str) -> JoinRequest:
+        try:
+            request = JoinRequest.model_validate_json(body)
+        except ValidationError:
+            request = None
+        challenge = request.challenge if request else ""
+        is_right = hmac.compare_digest(
+            proof.encode(errors="replace"), prove_join(self._token, challenge, self._fingerprint, body).encode()
+        )
+        if not is_right:
+            raise self.failed(
+                peer,
+                NotProvenError(
+                    "the token is not this host's", fix="paste the line that potluck host prints now on its machine"
+                ),
+            )
+        if request is None:
+            raise MeetingError(
+                "this host does not understand the request", fix=f"install the host's version: potluck {__version__}"
+            )
+        if not self._challenges.use(challenge):
+            raise self.failed(peer, NotProvenError("this request was made before, or too long ago", fix="join again"))
+        return request

@@ -1,0 +1,53 @@
+"""The process that works for the host's own machine: an agent as on every other machine, for as long as it hosts."""
+
+import contextlib
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from potluck.meeting.host.last_resort import end_tree
+from potluck.meeting.wire import GOODBYE
+
+_END_S = 2.5
+_AGAIN_S = 10.0
+
+
+class AgentProcess:
+    """Starts the agent, replaces one that has ended, and ends it with the host."""
+
+    def __init__(self, arguments: list[str], log: Path, tell: Callable[[str], None]) -> None:
+        self._command = [sys.executable, "-m", "potluck.meeting.agent.local_agent", *arguments]
+        self._log = log
+        self._tell = tell
+        self._started_at = 0.0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self._started_at = time.monotonic()
+        # Its stdin is the sign of this process's life: when it ends, the agent leaves. The terminal shows the roster.
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(  # noqa: S603
+                self._command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+
+    def keep(self) -> None:
+        """Replace an agent that has ended, if it was started and not a moment ago."""
+        if self._process is None or self._process.poll() is None or time.monotonic() - self._started_at <= _AGAIN_S:
+            return
+        self._tell(f"the process that works for this machine has ended ({self._process.returncode}); a new one starts")
+        self.start()
+
+    def end(self) -> None:
+        """Ask the agent to leave, and end it if it does not."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):  # it has ended already
+            self._process.stdin.write(GOODBYE)
+            self._process.stdin.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            end_tree(self._process)

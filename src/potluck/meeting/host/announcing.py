@@ -1,0 +1,38 @@
+"""A host announces itself on the local network by mDNS: where it is, never its token."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from potluck.core.version import __version__
+from potluck.meeting.wire import MDNS_SERVICE
+
+
+@asynccontextmanager
+async def announcing(machine: str, port: int, addresses: list[str], fingerprint: bytes) -> AsyncIterator[None]:
+    """Let machines on the network hear of this host while the block lasts."""
+    from zeroconf import IPVersion, ServiceInfo  # noqa: PLC0415
+    from zeroconf.asyncio import AsyncZeroconf  # noqa: PLC0415
+
+    info = ServiceInfo(
+        MDNS_SERVICE,
+        f"{machine}.{MDNS_SERVICE}",
+        addresses=[socket.inet_aton(address) for address in addresses],
+        port=port,
+        properties={"fingerprint": fingerprint.hex(), "version": __version__, "host": machine},
+        server=f"potluck-{machine}.local.",
+    )
+    try:
+        zeroconf = AsyncZeroconf(interfaces=addresses, ip_version=IPVersion.V4Only)
+    except OSError:  # no multicast here: the pasted line works all the same
+        yield
+        return
+    # It first asks around for a second whether the name is free: nobody waits for that.
+    registering = asyncio.create_task(zeroconf.async_register_service(info, allow_name_change=True))
+    try:
+        yield
+    finally:
+        registering.cancel()
+        await asyncio.gather(registering, return_exceptions=True)
+        await zeroconf.async_close()

@@ -1,0 +1,31 @@
+"""Where a host listens: the addresses of this machine that others could reach, and the port on each."""
+
+import socket
+
+from potluck.core.errors import MeetingError
+from potluck.core.plain_file import what_happened
+from potluck.meeting.access.networks import ReachableInterface, best_first, find_interface, read_interfaces
+
+
+def choose_interfaces(address: str | None) -> list[ReachableInterface]:
+    """Where to listen: at the address that was asked for, or at every one that other machines could reach."""
+    if address is not None:
+        return [find_interface(address)]
+    found = best_first(read_interfaces())
+    if not found:
+        raise MeetingError(
+            "this machine has no address that others could reach",
+            fix="connect it to the network; to try Potluck on this machine alone: potluck train",
+        )
+    return found
+
+
+def bind(address: str, port: int) -> socket.socket:
+    """A listening socket, or a word about who has the port."""
+    try:
+        return socket.create_server((address, port), backlog=512)
+    except OSError as error:
+        raise MeetingError(
+            f"port {port} of {address} cannot be used: {what_happened(error)}",
+            fix=f"see who has it: ss -ltnp 'sport = :{port}'; or choose another: potluck host --port {port + 1}",
+        ) from None

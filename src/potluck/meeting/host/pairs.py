@@ -1,0 +1,119 @@
+"""How every two machines of a cluster reach each other, from what both tell, and what would end a relay."""
+
+from collections.abc import Collection, Mapping
+from itertools import combinations
+from typing import Any
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.host.roster import Machine, MachineRoster
+from potluck.meeting.wire import LinkReport
+
+_GONE = ("away", "left")
+_TROUBLED = ("relayed", "down")
+
+
+def pair_links(roster: MachineRoster) -> list[dict[str, Any]]:
+    """Every pair of machines that are here: the way between them, who dialled, and the fix where nobody can."""
+    machines = _present(roster)
+    reports = {name: {link.machine: link for link in machine.links} for name, machine in machines.items()}
+    return [_pair(machines, reports, first, second) for first, second in combinations(machines, 2)]
+
+
+def troubled_links(roster: MachineRoster) -> list[dict[str, Any]]:
+    """The pairs among `pair_links` that are relayed or down; where all is well, this is the quicker question."""
+    machines = _present(roster)
+    places = {name: place for place, name in enumerate(machines)}
+    suspects = {
+        tuple(sorted((places[name], places[link.machine])))
+        for name, machine in machines.items()
+        for link in machine.links
+        if link.way in _TROUBLED and link.machine in places and link.machine != name
+    }
+    names = list(machines)
+    reports = {
+        names[place]: {link.machine: link for link in machines[names[place]].links}
+        for place in {place for pair in suspects for place in pair}
+    }
+    links = [_pair(machines, reports, names[first], names[second]) for first, second in sorted(suspects)]
+    return [link for link in links if link["way"] in _TROUBLED]
+
+
+def _present(roster: MachineRoster) -> dict[str, Machine]:
+    return {name: machine for name, machine in roster.machines.items() if roster.state(name) not in _GONE}
+
+
+def _pair(
+    machines: Mapping[str, Machine], reports: Mapping[str, Mapping[str, LinkReport]], first: str, second: str
+) -> dict[str, Any]:
+    told = {first: reports[first].get(second), second: reports[second].get(first)}
+    ways = {report.way for report in told.values() if report is not None}
+    way = next((way for way in ("here", "direct", "relayed", "down") if way in ways), "unknown")
+    trips = [one.round_trip_s for one in told.values() if one is not None and one.round_trip_s is not None]
+    found: dict[str, Any] = {
+        "machines": [first, second],
+        "way": way,
+        "dialled_by": next((name for name, one in told.items() if one is not None and one.dialled), None),
+        "round_trip_s": min(trips, default=None),
+    }
+    if way in _TROUBLED:
+        found["troubles"] = {name: one.trouble for name, one in told.items() if one is not None}
+        found["fix"] = "; or ".join(_fix(machines[name]) for name in _easier_to_open(machines, first, second))
+    return found
+
+
+def _fix(machine: Machine) -> str:
+    """What would let others dial this machine: a rule of its firewall, or a port forwarded to it."""
+    name, reach = machine.facts.machine, machine.reach
+    if reach is None or not reach.is_translated:
+        return f"on {name}: {machine.facts.firewall_command}"
+    port, address = reach.port, machine.facts.address
+    if "WSL2" in machine.facts.os:
+        proxy = f"listenport={port} listenaddress=0.0.0.0 connectport={port} connectaddress={address}"
+        rule = f"New-NetFirewallRule -DisplayName Potluck -Direction Inbound -Protocol TCP -LocalPort {port}"
+        return (
+            f"on {name}'s Windows, in PowerShell as administrator: "
+            f"netsh interface portproxy add v4tov4 {proxy}; {rule} -RemoteAddress LocalSubnet"
+        )
+    return f"at {reach.seen_at}, what {name} is behind: forward port {port} to {address}:{port}"
+
+
+def _easier_to_open(machines: Mapping[str, Machine], first: str, second: str) -> list[str]:
+    """Those that the host sees at their own address, if there are any: a firewall's rule is easier than a router's."""
+    untranslated = [name for name in (first, second) if (r := machines[name].reach) and not r.is_translated]
+    return untranslated or [first]
+
+
+def check_direct(roster: MachineRoster, machines: Collection[str]) -> None:
+    """Refuse to send gradients past the gates where machines cannot dial each other at all."""
+    for link in troubled_links(roster):
+        first, second = link["machines"]
+        if {first, second} <= set(machines):
+            raise MeetingError(
+                f"{first} and {second} cannot dial each other, so gradients cannot go directly",
+                fix=f"leave --direct out; or {link['fix']}",
+            )
+
+
+def link_lines(status: dict[str, Any], *, with_direct: bool = True) -> list[str]:
+    """For people: direct links in one line, each of the others with its fix."""
+    links = status["links"]
+    direct = [f"{'-'.join(link['machines'])}{_trip(link)}" for link in links if link["way"] in ("direct", "here")]
+    lines = [f"links, direct and encrypted: {', '.join(direct)}"] if direct and with_direct else []
+    for link in links:
+        first, second = link["machines"]
+        if link["way"] == "relayed":
+            lines.append(f"link {first}-{second} goes through {status['host']}: neither can dial the other")
+        elif link["way"] == "down":
+            lines.append(f"link {first}-{second} is down: {first} and {second} cannot train together")
+        if link["way"] in _TROUBLED:
+            lines.append(f"  to make it direct, {link['fix']}")
+    return lines
+
+
+def is_about_link(line: str) -> bool:
+    """Whether it is one of `link_lines`, which a status shows once, whatever the runs say."""
+    return line.startswith(("link ", "  to make it direct, "))
+
+
+def _trip(link: dict[str, Any]) -> str:
+    return "" if link["round_trip_s"] is None else f" ({1000 * link['round_trip_s']:.1f} ms)"

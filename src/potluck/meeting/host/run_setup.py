@@ -1,0 +1,51 @@
+"""From what somebody asks for to a run's settings and folder: on the host, where the runs are."""
+
+from pathlib import Path
+
+import yaml
+
+from potluck.core.atomic import write_text
+from potluck.core.errors import MeetingError
+from potluck.core.run_folder import RunFolder, create_run_folder, find_run_folder, free_run_name
+from potluck.core.settings import check_resumable, resolve, settings_to_record
+from potluck.meeting.wire import RunRequest, RunTask
+
+
+def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> tuple[RunFolder, RunTask, bool]:
+    """A built-in model: every open choice made, the folder claimed or found; also says whether it goes on."""
+    from potluck.workloads.trainer import complete  # noqa: PLC0415  imports torch
+
+    assert request.task.settings is not None
+    asked, recorded = resolve([request.task.settings], runs_dir)
+    # Where data is kept is each machine's own choice, unless somebody chose for all.
+    settings = complete(asked, data_dir=Path("data"), num_workers=num_workers).but(data_dir=asked.data_dir)
+    if recorded is not None:
+        folder = find_run_folder(runs_dir, str(settings.experiment_name))
+        check_resumable(recorded, settings, folder.name)
+    else:
+        name = settings.experiment_name or free_run_name(runs_dir, f"{settings.model}-{settings.dataset}")
+        folder = create_run_folder(runs_dir, name)
+    values = settings_to_record(settings)
+    _record(folder, values)
+    kept = {**values, "resume": settings.resume}
+    if settings.resume_from is not None:
+        raise MeetingError(
+            "--resume-from names a file that the other machines do not have",
+            fix="use --resume with the run's --experiment-name, or train here alone with --solo",
+        )
+    return folder, RunTask(settings=kept), recorded is not None
+
+
+def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunTask, bool]:
+    """A script of the user's: its name and arguments are what the folder records."""
+    task = request.task
+    is_resumed = request.name is not None and (runs_dir / request.name / "run.yaml").is_file() and request.resume
+    if is_resumed:
+        return find_run_folder(runs_dir, str(request.name)), task, True
+    folder = create_run_folder(runs_dir, request.name or free_run_name(runs_dir, Path(task.entry).stem))
+    _record(folder, {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle})
+    return folder, task, False
+
+
+def _record(folder: RunFolder, values: dict[str, object]) -> None:
+    write_text(folder.settings_file, yaml.safe_dump(values, sort_keys=False))

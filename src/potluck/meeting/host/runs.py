@@ -1,0 +1,181 @@
+"""A run on several machines, as the host keeps it, and the decisions about it: pure functions from record to record."""
+
+from itertools import chain
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from potluck.core.states import ENDED, Order, RunPhase, WorkerPhase
+from potluck.meeting.wire import Assignment, Name, Port, RunTask, WorkerReport
+
+
+class WorkerRecord(BaseModel):
+    """One worker's number in the run and where it stands."""
+
+    model_config = ConfigDict(frozen=True)
+
+    number: int
+    device: str
+    state: WorkerPhase = "preparing"
+    message: str = ""
+    restarts: int = 0
+    is_home: bool = False
+
+
+class RunRecord(BaseModel):
+    """One run: what it does, who takes part, how it stands."""
+
+    model_config = ConfigDict(frozen=True, allow_inf_nan=False)
+
+    name: Name
+    id: Name
+    task: RunTask
+    started_by: str
+    started_at: float
+    folder: Path
+    secret: str
+    lighthouse_port: Port
+    is_direct: bool = False
+    machines: list[str] | None = None
+    """Only these; None means everyone."""
+    without: list[str] = Field(default_factory=list)
+    workers: dict[str, list[WorkerRecord]] = Field(default_factory=dict)
+    reserved: dict[str, list[int]] = Field(default_factory=dict)
+    """The numbers that machines had before the run was resumed: their files go on under the same names."""
+    expected: int = 1
+    start_number: int = 1
+    """Counts a run's starts: a resume begins another, and so does a host that starts again after a pause."""
+    is_resumed: bool = False
+    state: RunPhase = "preparing"
+    message: str = ""
+    left_out: dict[str, str] = Field(default_factory=dict)
+    """Machines that cannot reach some of the others, and why: their workers rest until they can."""
+    missed_the_end: list[str] = Field(default_factory=list)
+    """Machines that were away when the run ended: what still trains there is stopped when they come back."""
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state in ENDED
+
+    def all_workers(self) -> list[tuple[str, WorkerRecord]]:
+        return [(machine, worker) for machine, workers in self.workers.items() for worker in workers]
+
+    def with_(self, **changes: object) -> "RunRecord":
+        return self.model_copy(update=changes)
+
+
+def wants(record: RunRecord, machine: str) -> bool:
+    """Whether a machine belongs to the run by the words of whoever started it."""
+    return machine not in record.without and (record.machines is None or machine in record.machines)
+
+
+def add_machine(record: RunRecord, machine: str, devices: list[str]) -> RunRecord:
+    """Give a machine's devices the next worker numbers; a machine that comes back keeps its own."""
+    if machine in record.workers or record.has_ended or record.state in ("paused", "stopping"):
+        return record
+    taken = [*(worker.number for _, worker in record.all_workers()), *chain.from_iterable(record.reserved.values())]
+    first = 1 + max(taken, default=-1)
+    numbers = record.reserved.get(machine, [])[: len(devices)]
+    numbers = numbers + list(range(first, first + len(devices) - len(numbers)))
+    workers = [WorkerRecord(number=number, device=device) for number, device in zip(numbers, devices, strict=True)]
+    return record.with_(workers={**record.workers, machine: workers})
+
+
+def take_report(record: RunRecord, machine: str, report: WorkerReport) -> RunRecord:
+    """What a machine says of one of its workers; what it says of an earlier start is no news."""
+    if report.start_number != record.start_number:
+        return record
+    workers = record.workers.get(machine, [])
+    changed = [
+        worker.model_copy(update=report.model_dump(exclude={"run", "worker", "start_number"}))
+        if worker.number == report.worker
+        else worker
+        for worker in workers
+    ]
+    return record if changed == workers else record.with_(workers={**record.workers, machine: changed})
+
+
+def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
+    """Where the run stands, from where its workers stand; machines that are away or left cannot be waited for."""
+    if record.has_ended or record.state == "paused" or not record.workers:
+        return record
+    absent |= record.left_out.keys()
+    present = [worker for machine, worker in record.all_workers() if machine not in absent]
+    if record.state == "preparing":
+        return _judge_preparing(record, present)
+    if any(worker.state == "finished" for _, worker in record.all_workers()):
+        return record.with_(state="finished", missed_the_end=sorted(absent & record.workers.keys()))
+    if present and all(worker.state == "failed" for worker in present):
+        return record.with_(state="failed", message=_failures(record)[0])
+    # With everybody away it goes on, unless it was asked to stop: they may still be training.
+    if all(worker.state in ENDED for worker in present) and (present or record.state == "stopping"):
+        return record.with_(state="stopped", missed_the_end=sorted(absent & record.workers.keys()))
+    return record
+
+
+def _judge_preparing(record: RunRecord, present: list[WorkerRecord]) -> RunRecord:
+    """One machine that cannot be made ready ends the run before it begins; all that cannot are named."""
+    if not present or any(worker.state not in ("ready", "failed") for worker in present):
+        return record
+    failures = _failures(record)
+    if failures:
+        return record.with_(state="failed", message="\n".join(dict.fromkeys(failures)))
+    return record.with_(state="running", expected=len(present))
+
+
+def _failures(record: RunRecord) -> list[str]:
+    return [
+        worker.message if worker.message.startswith(machine) else f"{machine}: {worker.message}"
+        for machine, worker in record.all_workers()
+        if worker.state == "failed"
+    ]
+
+
+def lower_expectation(record: RunRecord, absent: frozenset[str], *, has_stepped: bool) -> RunRecord:
+    """Before the first step the workers wait for each other: not for one that is gone or has given up."""
+    if record.state != "running" or has_stepped:
+        return record
+    absent |= record.left_out.keys()
+    alive = [w for machine, w in record.all_workers() if machine not in absent and w.state not in ENDED]
+    if 0 < len(alive) < record.expected:
+        return record.with_(expected=len(alive))
+    return record
+
+
+def is_home(record: RunRecord, absent: frozenset[str]) -> bool:
+    """Whether everything that machines in reach have written has arrived."""
+    return all(worker.is_home for machine, worker in record.all_workers() if machine not in absent)
+
+
+def phase_for(record: RunRecord, machine: str) -> Order:
+    """Prepare, train, or end: a finished run's last workers end by themselves, and none is started again."""
+    if record.state == "running" and machine in record.left_out:
+        return "rest"
+    if record.state in ("preparing", "running"):
+        return "prepare" if record.state == "preparing" else "go"
+    return "end" if record.state == "finished" and machine not in record.missed_the_end else "stop"
+
+
+def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment | None:
+    """What a machine should do for this run, if anything."""
+    workers = record.workers.get(machine)
+    is_over = record.has_ended or record.state == "paused"
+    if not workers or (is_over and all(worker.is_home for worker in workers)):
+        return None
+    return Assignment(
+        run=record.name,
+        run_id=record.id,
+        phase=phase_for(record, machine),
+        task=record.task,
+        started_by=record.started_by,
+        workers=[worker.number for worker in workers],
+        devices=[worker.device for worker in workers],
+        expected=record.expected,
+        lighthouse_port=record.lighthouse_port,
+        secret=record.secret,
+        runs_dir=str(record.folder.parent) if machine == host else None,
+        start_number=record.start_number,
+        is_resumed=record.is_resumed,
+        is_direct=record.is_direct,
+        fetches_checkpoint=record.is_resumed and host not in record.workers and machine == next(iter(record.workers)),
+    )

@@ -1,0 +1,1 @@
+"""What travels as files: scripts to the machines, events, logs and checkpoints to the host."""

@@ -1,0 +1,91 @@
+"""Checkpoints that other machines have written come home, in parts, and count only when they are whole."""
+
+import hashlib
+import os
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from potluck.core.atomic import sync_folder
+from potluck.core.checkpoint_names import checkpoint_files, is_checkpoint_name
+from potluck.core.disk import named
+from potluck.core.errors import ShippingError
+from potluck.core.run_folder import RunFolder
+from potluck.meeting.wire import Digest
+
+PART_BYTES = 4 << 20
+_READ_BYTES = 1 << 20
+
+
+class CheckpointPart(BaseModel):
+    """Which part of which whole."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    offset: int = Field(ge=0)
+    total: int = Field(ge=0)
+    sha256: Digest
+
+
+def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, data: bytes, keep: int) -> int:
+    """Take one part of <machine>-<name>; returns how much is there.
+
+    The last part makes it a checkpoint. One that arrived damaged is thrown away: then nothing is there.
+    """
+    name = source.rpartition("-")[2]
+    if not is_checkpoint_name(name) or name == source:
+        raise ShippingError(f"{source!r} does not name a checkpoint", fix="use the same potluck on every machine")
+    final = folder.checkpoints_dir / name
+    if final.is_file() and final.stat().st_size == part.total and _digest(final) == part.sha256:
+        return part.total
+    folder.checkpoints_dir.mkdir(parents=True, exist_ok=True)
+    # A name that no reader takes for a checkpoint, and that another machine's part of the same one does not share.
+    arriving = folder.checkpoints_dir / f".{source}.{part.sha256[:16]}.part"
+    try:
+        size = _append(arriving, part, data)
+    except OSError as error:
+        raise named(error, final) from None
+    if size < part.total:
+        return size
+    if size > part.total or _digest(arriving) != part.sha256:
+        arriving.unlink()
+        return 0
+    arriving.replace(final)
+    sync_folder(folder.checkpoints_dir)
+    _keep_newest(folder.checkpoints_dir, final, keep)
+    return part.total
+
+
+def _append(arriving: Path, part: CheckpointPart, data: bytes) -> int:
+    """Add what follows on what is there; returns how much is there then."""
+    with arriving.open("ab", buffering=0) as file:  # what a full disk has taken counts, and nothing waits in memory
+        size = file.tell()
+        if part.offset == size:
+            left = memoryview(data)
+            while left:
+                left = left[file.write(left) :]
+            size = file.tell()
+        if size == part.total:
+            os.fsync(file.fileno())
+    return size
+
+
+def newest_checkpoint(folder: RunFolder) -> Path | None:
+    """The newest whole one that the host has."""
+    from potluck.engine.checkpoints.checkpoints import newest_whole  # noqa: PLC0415  imports torch
+
+    return newest_whole(folder.checkpoints_dir, lambda _: None)
+
+
+def _keep_newest(folder: Path, newest: Path, keep: int) -> None:
+    files = checkpoint_files(folder)
+    for old in files[files.index(newest) + keep :]:
+        old.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_READ_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()

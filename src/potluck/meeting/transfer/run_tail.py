@@ -1,0 +1,133 @@
+"""What a run's folder says: where each worker stands, and what was written since somebody last looked."""
+
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from potluck.core.atomic import write_text
+from potluck.core.errors import EventLogError
+from potluck.core.run_folder import RunFolder
+from potluck.events.lines import open_events
+from potluck.events.log import read_first_records, read_last_records, read_records
+from potluck.events.recent_speed import RecentSpeed
+from potluck.events.state import LEAST_S, replay
+from potluck.events.summary import summarise
+from potluck.events.types import MachineUsed, Notice, StepCommitted, TrainingBegan, Waiting
+from potluck.report.account_file import write_account
+
+OUTPUT_SUFFIX = ".out.log"
+_TAIL_BYTES = 1 << 14
+_CHUNK_BYTES = 1 << 18
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How a run goes, by the last steps of its furthest worker."""
+
+    step: int = 0
+    loss: float | None = None
+    samples_per_s: float = 0.0
+    own_samples_per_s: dict[str, float] | None = None
+    """Each worker's part of it, by the worker's name."""
+    waiting: dict[str, Waiting] = field(default_factory=dict)
+    """What workers said of a long wait after their last step."""
+
+
+def read_pace(folder: Path) -> Pace:
+    """Look at the ends of the event files."""
+    furthest, own, waiting = Pace(), {}, {}
+    for file in RunFolder(folder).event_files():
+        try:
+            told = [record.event for record in read_last_records(file, _TAIL_BYTES)]
+        except (EventLogError, OSError):  # one machine's damaged file is no reason to show nothing
+            continue
+        last = next((event for event in reversed(told) if not isinstance(event, Notice | MachineUsed)), None)
+        if isinstance(last, Waiting):
+            waiting[file.stem] = last
+        speed, own_speed = RecentSpeed(), RecentSpeed()
+        newest: StepCommitted | None = None
+        for event in told:
+            if isinstance(event, StepCommitted):
+                speed.add(event.samples, event.seconds)
+                own_speed.add(event.own_samples, event.seconds)
+                newest = event
+        if newest is None or speed.step_s <= LEAST_S:
+            continue
+        own[file.stem] = own_speed.samples_per_s
+        if newest.step >= furthest.step:
+            furthest = Pace(step=newest.step, loss=newest.loss, samples_per_s=speed.samples_per_s)
+    return replace(furthest, own_samples_per_s=own, waiting=waiting)
+
+
+def read_length(folder: Path) -> int:
+    """The run's last step, once a worker knows it."""
+    for file in RunFolder(folder).event_files():
+        try:
+            records = read_first_records(file, _TAIL_BYTES)
+        except (EventLogError, OSError):
+            continue
+        for record in records:
+            if isinstance(record.event, TrainingBegan):
+                return record.event.last_step
+    return 0
+
+
+def write_summaries(folder: RunFolder) -> None:
+    """logs/rank_<n>_metrics.json of every worker, from its events: each has written its own only where it was."""
+    for file in folder.event_files():
+        try:
+            state = replay(read_records(file))
+        except EventLogError:
+            continue
+        if state.run:
+            text = json.dumps(summarise(state), indent=2, allow_nan=False)
+            write_text(folder.metrics_file(state.worker), f"{text}\n")
+
+
+def conclude(folder: RunFolder) -> None:
+    """What a run's folder holds when everything has come home: summaries, and where the time went."""
+    write_summaries(folder)
+    with suppress(EventLogError):
+        write_account(folder)
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Whole lines of one file, and where the next ones begin."""
+
+    file: str
+    text: str
+    next_offset: int
+
+
+def _told_in(folder: Path) -> list[Path]:
+    """The files whose lines are news: what workers printed, and events.
+
+    Logs first: a line that a script prints for all workers is in the events before it is in a log.
+    """
+    return [*sorted(folder.glob(f"logs/*{OUTPUT_SUFFIX}")), *sorted(folder.glob("events/*.jsonl"))]
+
+
+def lengths(folder: Path) -> dict[str, int]:
+    """How long each file with news is now."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in _told_in(folder)}
+
+
+def read_news(folder: Path, offsets: dict[str, int]) -> list[Chunk]:
+    """Whole lines beyond the offsets, in every event file and in what workers printed."""
+    chunks = []
+    for path in _told_in(folder):
+        name = str(path.relative_to(folder))
+        offset = offsets.get(name, 0)
+        try:
+            with open_events(path) as file:
+                file.seek(offset, os.SEEK_SET)
+                content = file.read(_CHUNK_BYTES)
+        except (EventLogError, OSError):  # a folder under that name, or a file that went: the others are news
+            continue
+        whole = content[: content.rfind(b"\n") + 1]
+        if whole:
+            chunks.append(Chunk(name, whole.decode(errors="replace"), offset + len(whole)))
+    return chunks

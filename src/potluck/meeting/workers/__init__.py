@@ -1,0 +1,8 @@
+"""A machine's worker processes: one process, the fork server, imports torch once and forks and watches all workers.
+
+In the order in which they run: an agent starts the fork server and talks to it (fork_client, messages); the fork
+server (fork_server) starts, restarts and stops the workers of each run (processes), each of which is one fork
+(supervision), after ending those that a killed fork server has left (leftovers); the worker prepares itself
+(bootstrap) and trains (main); of one that crashed, the fork server tells why (crash, own_frames).
+Nothing here knows an agent or a host.
+"""

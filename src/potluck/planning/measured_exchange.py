@@ -1,0 +1,39 @@
+"""What a ring really showed, put in the place of what the formula says of it."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from potluck.planning.cluster import Cluster
+from potluck.planning.costs import LinkProfile, calibrate
+from potluck.planning.water_filling import Numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RingMeasurement:
+    """Steps of one ring of workers."""
+
+    machines: tuple[str, ...]
+    """One for each worker, in the order of names."""
+    work_s: float
+    """The slowest worker's own work."""
+    exposed_s: float
+    """What was left of the exchange then: the wait of the worker that waited least."""
+
+
+def as_seen(cluster: Cluster, active: Numbers, ring: RingMeasurement) -> Cluster:
+    """The cluster with the exchange as it was seen in a ring of these machines."""
+    if not cluster.links and active.sum() > 1 and ring.exposed_s > 0:
+        return replace(cluster, links=_links_as_seen(cluster, active, ring.exposed_s))
+    wire_s = cluster.wire_s(active)
+    if wire_s <= 0:
+        return replace(cluster, overhead_s=ring.exposed_s)
+    return replace(cluster, exchange=calibrate(cluster.exchange, wire_s, ring.work_s, ring.exposed_s))
+
+
+def _links_as_seen(cluster: Cluster, active: Numbers, exposed_s: float) -> dict[str, LinkProfile]:
+    """Nobody measured the links: the ring is as slow as it is seen to be, and nobody can say through whom."""
+    num_workers = int(np.bincount(cluster.machine_of)[active].sum())
+    sending = 2 * (num_workers - 1) / num_workers * cluster.exchange.num_bytes
+    link = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=max(1.0, sending) / exposed_s, is_measured=False)
+    return dict.fromkeys(cluster.machines, link)

@@ -1,0 +1,51 @@
+"""What a changed plan looks like in the events of a run."""
+
+from collections.abc import Iterator, Sequence
+
+from potluck.events.types import AnyEvent, MachineBenched, Notice, PlanChanged
+from potluck.planning.explain import explain_benched
+from potluck.planning.replanning.cost_report import CostReport
+from potluck.planning.replanning.proposal import Proposal
+from potluck.planning.replanning.setting import GroupSetting
+from potluck.planning.what_if import if_kept
+
+
+def plan_changed(setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> PlanChanged:
+    """The plan that holds after this step; without a reason it is the one before, with newer numbers."""
+    plan = proposal.plan
+    solo = {
+        name: report.profile.solo_speed(setting.batch) / max(1.0, report.stretch)
+        for name, report in zip(setting.names, costs, strict=True)
+        if report.profile is not None
+    }
+    return PlanChanged(
+        step=step + 1,
+        policy=plan.policy,
+        shares=plan.share_of,
+        reason=proposal.reason,
+        step_s=plan.prediction.step_s,
+        samples_per_s=plan.prediction.samples_per_s,
+        error=plan.prediction.error,
+        solo_samples_per_s=solo,
+        machines=dict(setting.workers),
+        slowest_link=proposal.cluster.slowest_link(plan.shares),
+    )
+
+
+def machines_benched(proposal: Proposal, step: int) -> Iterator[AnyEvent]:
+    """One event and one line for each machine that the plan benches. The group ends with such a plan: told once."""
+    plan = proposal.plan
+    left = sorted(set(proposal.cluster.machines) - {*plan.benched})
+    for machine in plan.benched:
+        with_it = if_kept(proposal.cluster, plan, machine).prediction
+        reason = explain_benched(proposal.cluster, plan, machine)
+        if with_it.step_s <= plan.prediction.step_s:
+            reason = f"{machine} is benched for a while: {left[0]} shows how fast it is alone"
+        yield MachineBenched(
+            step=step + 1,
+            machine=machine,
+            reason=reason,
+            samples_per_s=plan.prediction.samples_per_s,
+            samples_per_s_with_it=with_it.samples_per_s,
+        )
+        yield Notice(text=reason)

@@ -1,0 +1,70 @@
+"""What one worker tells the others about its cost, as numbers that travel with every step's gradients."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from potluck.planning.costs import ComputeProfile
+
+_NUM_BENDS = 5
+
+
+class CostReport(NamedTuple):
+    """One worker's numbers, as they travel: floats only, 0 for what it does not know."""
+
+    fixed_s: float
+    per_sample_s: float
+    memory_cap: float
+    error: float
+    exchange_wait_s: float
+    """The usual time from its last gradient to the end of the exchange."""
+    stretch: float = 1.0
+    """What its work takes without pauses, against its work in a ring: a container's CPU quota allows only bursts."""
+    bends: tuple[float, ...] = (0.0,) * 2 * _NUM_BENDS
+    """Of a curve, around the worker's share: samples and seconds in turns."""
+
+    @classmethod
+    def of(
+        cls, profile: ComputeProfile | None, share: int, exchange_wait_s: float, stretch: float = 1.0
+    ) -> "CostReport":
+        """The report of a worker with this cost, which takes about `share` samples a step."""
+        if profile is None:
+            return cls(0.0, 0.0, 0.0, 0.0, exchange_wait_s, stretch)
+        cost = profile.near(max(1, share), _NUM_BENDS)
+        bends = [float(number) for point in cost.curve for number in point]
+        return cls(
+            cost.fixed_s,
+            cost.per_sample_s,
+            float(cost.memory_cap or 0),
+            cost.error,
+            exchange_wait_s,
+            stretch,
+            (*bends, *[0.0] * (2 * _NUM_BENDS - len(bends))),
+        )
+
+    @classmethod
+    def read(cls, floats: Sequence[float]) -> "CostReport":
+        """The inverse of `floats`."""
+        fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, stretch, *bends = floats
+        return cls(fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, stretch, tuple(bends))
+
+    @property
+    def floats(self) -> tuple[float, ...]:
+        return (*self[:-1], *self.bends)
+
+    @property
+    def profile(self) -> ComputeProfile | None:
+        """The cost, if the worker knows it."""
+        if self.per_sample_s <= 0:
+            return None
+        pairs = zip(self.bends[::2], self.bends[1::2], strict=True)
+        return ComputeProfile(
+            fixed_s=self.fixed_s,
+            per_sample_s=self.per_sample_s,
+            memory_cap=int(self.memory_cap) or None,
+            error=self.error,
+            curve=tuple((int(samples), seconds) for samples, seconds in pairs if samples),
+        )
+
+
+UNKNOWN_COST = CostReport.of(None, 0, 0.0)
+NUM_COST_NUMBERS = len(UNKNOWN_COST.floats)

@@ -1,0 +1,136 @@
+"""What is new in a run while its workers' events come in: every step, epoch and notice once, whoever told it first."""
+
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal, cast
+
+import msgspec
+
+from potluck.core.errors import EventLogError
+from potluck.events.lines import parse_lines
+from potluck.events.state import RunState, apply
+from potluck.events.types import (
+    AnyEvent,
+    CheckpointSaved,
+    MachineUsed,
+    MetricsLogged,
+    Notice,
+    Record,
+    RunEnded,
+    RunResumed,
+    StepCommitted,
+)
+from potluck.report.merge import Merge
+from potluck.report.same_event import key_of
+
+_FILES_S = 3.0  # files of other machines come so much later, at the most
+
+
+class LiveView:
+    """Workers commit the same steps, so the first to tell of one tells it for all.
+
+    A resumed run goes on from the newest checkpoint of all workers; who has an older one is healed. So which
+    checkpoint that is, is told when its next step is committed, or when the files of all workers must have come.
+    """
+
+    def __init__(self, since: float = 0.0) -> None:
+        self.state = RunState()
+        self._since = since
+        self._loaded: list[tuple[int, str]] = []
+        """The steps of checkpoints that workers begin with, and what each is called."""
+        self._own_words: set[tuple[str, int]] = set()
+        """What a worker says of its checkpoint, by file and sequence number."""
+        self.merge = Merge()
+        self._began_at: float | None = None
+        self._has_gone_on = False
+        self._told: set[object] = set()
+        self._metric_steps: dict[str, int] = {}
+        self._tellers: dict[str, str] = {}
+        self.damaged: dict[str, EventLogError] = {}
+        """Files with a line that is no event, and what was wrong with the first such line."""
+
+    def take(self, chunks: list[tuple[str, str]]) -> Iterator[tuple[Record, RunState]]:
+        """What is new in some lines of several workers' files, in the order in which it happened.
+
+        What happened before `since` is not: it belongs to an earlier start of the run.
+        """
+        told: list[tuple[Record, str]] = []
+        for file, lines in chunks:
+            records = [record for record in self._parse(lines.encode(), file) if record.time >= self._since]
+            self.merge.take(Path(file).stem, records)
+            told += [(record, file) for record in records]
+        self.merge.fold()
+        for record, file in sorted(told, key=lambda one: one[0].time):
+            if self._is_of_a_checkpoint(record, file):
+                continue
+            if self._is_new(record.event, file):
+                if isinstance(record.event, StepCommitted) and not self._has_gone_on:
+                    yield from self._go_on(record, record.event.step)
+                self.state = apply(self.state, record)
+                is_use = isinstance(record.event, MachineUsed)
+                yield record, replace(self.state, machine=_machine(file)) if is_use else self.state
+
+    def _is_of_a_checkpoint(self, record: Record, file: str) -> bool:
+        """Whether it is about the checkpoint that a worker begins with."""
+        if isinstance(record.event, RunResumed):
+            self._own_words.add((file, record.sequence + 1))
+            if not self._has_gone_on:
+                self._loaded.append((record.event.step, f"{_machine(file)}'s {record.event.checkpoint}"))
+            return True
+        return (file, record.sequence) in self._own_words and isinstance(record.event, Notice)
+
+    def _go_on(self, record: Record, step: int) -> Iterator[tuple[Record, RunState]]:
+        """Where the run goes on, told at one of its first steps."""
+        self._began_at = record.time if self._began_at is None else self._began_at
+        loaded, name = max(self._loaded, default=(-1, ""))
+        self._has_gone_on = loaded == step - 1 or record.time - self._began_at > _FILES_S
+        if self._has_gone_on and self._loaded:
+            text = f"going on after step {loaded:,} from {name}"
+            yield msgspec.structs.replace(record, event=Notice(text=text)), self.state
+
+    def _parse(self, lines: bytes, file: str) -> list[Record]:
+        """The events of a file that can be read: one damaged line must not end what everybody else has to tell."""
+        try:
+            return parse_lines(lines, Path(file))
+        except EventLogError as error:
+            self.damaged.setdefault(file, error)
+        records = []
+        for line in lines.split(b"\n"):
+            with suppress(EventLogError):
+                records += parse_lines(line, Path(file))
+        return records
+
+    def end(self, reason: str) -> tuple[Record, RunState]:
+        """The run's end is the host's to tell: one worker's end is not the run's."""
+        ended = RunEnded(reason=cast("Literal['finished', 'stopped', 'failed']", reason), step=self.state.step)
+        record = Record(sequence=0, time=self.state.updated_at, event=ended)
+        self.state = apply(self.state, record)
+        return record, self.state
+
+    def _is_new(self, event: AnyEvent, file: str) -> bool:
+        match event:
+            case StepCommitted(step=step):
+                return step > self.state.step
+            case MetricsLogged(step=step, values=values):
+                is_new = any(step > self._metric_steps.get(name, -1) for name in values)
+                self._metric_steps.update(dict.fromkeys(values, step) if is_new else {})
+                return is_new
+            case MachineUsed():  # of several workers on a machine, one tells
+                return self._tellers.setdefault(_machine(file), file) == file
+            case CheckpointSaved():
+                return True
+            case RunEnded():
+                return False
+        return self._first(key_of(event))
+
+    def _first(self, key: object) -> bool:
+        if key in self._told:
+            return False
+        self._told.add(key)
+        return True
+
+
+def _machine(file: str) -> str:
+    return Path(file).stem.rpartition("-")[0]

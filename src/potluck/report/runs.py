@@ -1,0 +1,40 @@
+"""The runs in a folder, each in one row."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from potluck.core.errors import PotluckError
+from potluck.core.run_folder import RunFolder, run_folders
+from potluck.core.yaml_file import read_yaml
+from potluck.events.state import RunState
+from potluck.report.view import read_run
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """One run: what it was told, and where the worker stands that has gone farthest."""
+
+    folder: RunFolder
+    settings: dict[str, Any]
+    state: RunState
+    status: str
+    """What became of the run, as events.alive.status_of says; or damaged."""
+
+
+def list_runs(runs_dir: Path) -> list[RunRow]:
+    """All runs, the most recently changed last."""
+    return sorted((_row(folder) for folder in run_folders(runs_dir)), key=lambda row: row.state.updated_at)
+
+
+def _row(folder: RunFolder) -> RunRow:
+    try:
+        read_yaml(folder.settings_file)
+        view = read_run(folder)
+    except PotluckError:
+        return RunRow(folder, {}, RunState(run=folder.name), "damaged")
+    # How fast the run was, the worker tells that saw most of it.
+    states = [worker.state for worker in view.merge.workers.values()]
+    most = max(states, key=lambda state: state.samples_seen, default=RunState())
+    state = replace(view.state, samples_seen=most.samples_seen, training_s=most.training_s)
+    return RunRow(folder, view.settings, state, view.status)

@@ -1,0 +1,44 @@
+"""Every benchmark in its shortest form: which tests run it, and how."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+ON_LOOPBACK = {
+    "many_agents": ["--agents", "4", "--seconds", "3", "--events", "10", "--core", "-1", "--json"],
+    "overhead": ["--only", "mlp_50ms", "--seconds", "1", "--json"],
+    "plain_loop": ["--steps", "12", "--json"],
+    "replay_size": ["--workers", "3", "--events", "3000"],
+}
+IN_THE_LAB = {
+    "alone": ["--only", "step_5ms", "--rounds", "1", "--seconds", "3", "--json"],
+    "balance": ["--rounds", "1", "--steps", "6", "--batch", "32", "--policies", "dynamic", "--json"],
+    "fault_visibility": ["--epochs", "3", "--slow-at", "5", "--kill-at", "15", "--away", "0.5"],
+    "overlap": ["--steps", "4", "--batch", "400", "--json"],
+    "prediction": ["--rounds", "1", "--steps", "4", "--batch", "32", "--model-size", "tiny", "--json"],
+    "private": ["--only", "pair_reduce", "--json"],
+    "slowdown": ["--cluster", "pair", "--steps", "18", "--batch", "32", "--json"],
+}
+BY_TESTS_OF_THEIR_OWN = {
+    "ddp_baseline": "tests/lab/test_lab_baseline.py",
+    "faults": "tests/lab/test_engine_faults.py",
+    "links": "tests/lab/test_link_sweep_lab.py",
+    "outsider": "tests/lab/test_outsider.py",
+    "service_siege": "tests/lab/test_outsider.py",
+    "soak": "tests/lab/test_soak.py",
+}
+
+
+def run_shortest(name, arguments, timeout_s):
+    """Run the benchmark; the figures of its last line. Exit code 1 is a bar that was missed, as short runs may."""
+    command = [sys.executable, "-m", f"benchmarks.{name}", *map(str, arguments)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=timeout_s, check=False)
+    output = done.stdout + done.stderr
+    assert done.returncode in (0, 1), output
+    assert "Traceback" not in output, output
+    figures = json.loads(done.stdout.splitlines()[-1])
+    assert figures, output
+    return figures
