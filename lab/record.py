@@ -14,6 +14,8 @@ from lab.errors import LabError
 from lab.namespaces import ProcessId, boot_id
 
 STATE_DIR = Path("/run/potluck-lab")
+_WRITTEN = ".json"
+_HALF_WRITTEN = ".new"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,15 +68,25 @@ _adapter = TypeAdapter(LabRecord)
 
 def path_of(lab: str, state_dir: Path = STATE_DIR) -> Path:
     """The file of one lab's record."""
-    return state_dir / f"{lab}.json"
+    return state_dir / f"{lab}{_WRITTEN}"
 
 
 def write(record: LabRecord, state_dir: Path = STATE_DIR) -> None:
     """Replace the lab's record in one step; a reader sees the old or the new one, never half."""
     path = path_of(record.name, state_dir)
-    temporary = path.with_suffix(".new")
+    temporary = path.with_suffix(_HALF_WRITTEN)
     temporary.write_bytes(_adapter.dump_json(record, indent=1))
     temporary.replace(path)
+
+
+def remove_half_written(state_dir: Path = STATE_DIR) -> None:
+    """Remove what a process left that was killed inside write. The caller holds the lock, as a lab's first write does.
+
+    The file of a lab that is on record stays: its owner may be writing it now.
+    """
+    for path in state_dir.glob(f"*{_HALF_WRITTEN}"):
+        if not path.with_suffix(_WRITTEN).exists():
+            path.unlink(missing_ok=True)
 
 
 def read(lab: str, state_dir: Path = STATE_DIR) -> LabRecord:
@@ -93,7 +105,7 @@ def read(lab: str, state_dir: Path = STATE_DIR) -> LabRecord:
 def read_all(state_dir: Path = STATE_DIR) -> list[LabRecord]:
     """Every lab on record, up or abandoned, in order of name."""
     records: list[LabRecord] = []
-    for path in sorted(state_dir.glob("*.json")):
+    for path in sorted(state_dir.glob(f"*{_WRITTEN}")):
         with contextlib.suppress(FileNotFoundError):  # taken down this instant
             records.append(read(path.stem, state_dir))
     return records
@@ -101,7 +113,7 @@ def read_all(state_dir: Path = STATE_DIR) -> list[LabRecord]:
 
 def free_name(wanted: str, state_dir: Path = STATE_DIR) -> str:
     """The wanted name, or the next of wanted-2, wanted-3, ... that no lab has."""
-    taken = {path.stem for path in state_dir.glob("*.json")}
+    taken = {path.stem for path in state_dir.glob(f"*{_WRITTEN}")}
     candidates = [wanted, *(f"{wanted}-{number}" for number in range(2, len(taken) + 3))]
     return next(name for name in candidates if name not in taken)
 

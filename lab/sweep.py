@@ -27,6 +27,7 @@ def remove_abandoned(state_dir: Path = STATE_DIR) -> list[str]:
     abandoned = [lab for lab in record.read_all(state_dir) if lab.is_abandoned()]
     for lab in abandoned:
         remove(lab, state_dir)
+    record.remove_half_written(state_dir)
     return [lab.name for lab in abandoned]
 
 

@@ -19,7 +19,7 @@ from lab.record import path_of
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(60)]
 
 REPOSITORY = Path(__file__).parents[2]
-NUM_CYCLES = 50
+NUM_CYCLES = 15
 
 
 def start_cli(*arguments: str) -> "subprocess.Popen[str]":
@@ -59,7 +59,7 @@ def kernel_networks() -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("net_namespace")), 0)
 
 
-def test_fifty_cycles_leave_nothing(traces: Callable[[], set[str]]) -> None:
+def test_many_cycles_leave_nothing(traces: Callable[[], set[str]]) -> None:
     with Lab("laptops"):
         pass
     before, networks_before = traces(), kernel_networks()
@@ -183,6 +183,24 @@ def test_sigkill_at_any_moment_of_building_leaves_what_the_next_can_remove(trace
         while traces() != before and time.monotonic() < deadline:
             time.sleep(0.01)
         assert traces() == before, f"killed after {milliseconds} ms"
+
+
+KILLED_WHILE_WRITING = """
+import os, signal
+from pathlib import Path
+from lab import Lab
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+Lab("laptops").__enter__()
+"""
+
+
+def test_sigkill_inside_the_write_of_a_record_leaves_what_the_next_can_remove() -> None:
+    killed = subprocess.run([sys.executable, "-c", KILLED_WHILE_WRITING], cwd=REPOSITORY, check=False)
+    assert killed.returncode == -signal.SIGKILL
+    half_written = list(record.STATE_DIR.glob("*.new"))
+    assert half_written
+    with Lab("laptops"):
+        assert not any(path.exists() for path in half_written)
 
 
 def test_sigkill_alone_ends_every_process_of_the_lab(traces: Callable[[], set[str]]) -> None:
