@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PotluckError", "Run", "Stopped", "__version__", "start"]
 
-# These need torch, which takes seconds to import: they come when they are first asked for.
+# These names need torch, which takes seconds to import: `__getattr__` imports each one at its first use.
 _LAZY = {"Run": "potluck.engine.run", "Stopped": "potluck.engine.steps.stopping", "start": "potluck.engine.start"}
 
 

@@ -1,1 +1,1 @@
-"""What happens in a run, as frozen events in crash-safe files, and the state they add up to. No torch."""
+"""The events of a run: frozen types, crash-safe files that hold events, and the state they add up to. No torch."""

@@ -1,4 +1,4 @@
-"""Whether somebody trains a run: a lock on a file in its folder, which the kernel takes back when its holder dies."""
+"""Whether a process trains a run: it locks a file in the run's folder, and the kernel frees the lock when it dies."""
 
 import os
 from contextlib import suppress
@@ -14,15 +14,15 @@ _WAIT_S = 1.0
 
 
 def is_alive(folder: RunFolder) -> bool:
-    """Whether a process of this machine writes the run's events, or its host here says that others do."""
+    """Whether a process on this machine locks an event file of the run (a worker), or host.lock (the run's host)."""
     return any(is_held(file) for file in (*folder.event_files(), folder.host_lock_file))
 
 
 def status_of(folder: RunFolder, state: RunState) -> str:
-    """Whether the run goes on, and what became of it if it does not.
+    """The status of the run in one word: running, finished, stopped, failed, diverged or interrupted.
 
-    finished; diverged: finished with a loss that is not a number or far too high; stopped; failed; running;
-    interrupted: no process trains it and none said goodbye.
+    diverged: finished with a loss that is not a number or far too high. interrupted: no process trains the run, and
+    the worker of `state` wrote no RunEnded event.
     """
     if is_alive(folder):
         return "running"
@@ -30,8 +30,8 @@ def status_of(folder: RunFolder, state: RunState) -> str:
 
 
 def hold(file: int, path: Path) -> None:
-    """Be the one process that holds an open file, for as long as it is open."""
-    # Somebody who only asks whether the run is alive holds the lock for a moment.
+    """Lock an open file for this process until the file is closed; EventLogError if another process keeps the lock."""
+    # `is_held` in another process takes a shared lock for a moment, so the first refusal is not final.
     if not try_hold(file, wait_s=_WAIT_S):
         raise EventLogError(
             f"another process is training this run: it holds {path}",
@@ -40,13 +40,13 @@ def hold(file: int, path: Path) -> None:
 
 
 class HostLocks:
-    """A host's word that runs go on somewhere: it ends with the host, however that ends."""
+    """The host.lock files of runs that have not ended: the kernel frees them when the host's process ends or dies."""
 
     def __init__(self) -> None:
         self._files: dict[Path, int] = {}
 
     def note(self, folder: RunFolder, *, goes_on: bool) -> None:
-        """Say that a run goes on, or no more; a folder that cannot be written to is told of by nobody."""
+        """Lock the run's host.lock while the run goes on, else remove it; a lock that cannot be taken is skipped."""
         path = folder.host_lock_file
         if goes_on and path not in self._files:
             with suppress(OSError, EventLogError):
@@ -68,9 +68,9 @@ class HostLocks:
 
 
 def is_held(path: Path) -> bool:
-    """Whether a live process of this machine holds the file."""
+    """Whether a live process on this machine has locked the file."""
     try:
         with open_events(path) as file:
             return is_held_by_another(file.fileno())
-    except EventLogError:  # it is not there, or nothing that a process could hold
+    except EventLogError:  # the file is missing, unreadable or not a plain file
         return False

@@ -1,11 +1,11 @@
-"""Reads an event file that grows: each time only what is new, a block at a time."""
+"""Reads an event file while a worker appends to it: each call returns only new events, one block at a time."""
 
 from pathlib import Path
 
 from potluck.events.lines import MOST_LINE_BYTES, line_too_long, open_events, parse_lines
 from potluck.events.types import Record
 
-BLOCK_BYTES = 1 << 18  # some hundred events: memory stays small with hundreds of files
+BLOCK_BYTES = 1 << 18  # a few hundred events, so that following hundreds of files takes little memory
 
 
 class FollowedFile:
@@ -17,17 +17,17 @@ class FollowedFile:
         self._num_lines = 0
 
     def read(self) -> list[Record]:
-        """The events of the next block of whole lines; none if there is nothing new yet.
+        """Return the events in the next block of whole lines; an empty list if no whole line is new.
 
-        A half-written last line waits for its other half. A file that became shorter than what was read is another
-        file under the same name: it is read from the start.
+        A half-written last line is left for a later call. If the file is now shorter than what was read, another file
+        has taken its name, and reading starts over.
         """
         while True:
             lines = self._next_block()
             records = parse_lines(lines, self.path, self._num_lines + 1)
             self._offset += len(lines)
             self._num_lines += lines.count(b"\n")
-            if records or not lines:  # a block of unknown kinds only is not the end
+            if records or not lines:  # a block that has only unknown kinds of events is not the end of the file
                 return records
 
     def _next_block(self) -> bytes:

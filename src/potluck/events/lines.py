@@ -1,4 +1,4 @@
-"""Lines of event files as events: whatever a line holds, it is an event, or an EventLogError that names the line."""
+"""Parses lines of event files: any line is blank, an event, an unknown kind of event, or an EventLogError."""
 
 from pathlib import Path
 from typing import IO
@@ -19,7 +19,7 @@ _NOT_AN_EVENT = (msgspec.MsgspecError, ValueError, ArithmeticError, RecursionErr
 
 
 def open_events(path: Path) -> "IO[bytes]":
-    """An event file for reading; a folder, a pipe or a file that may not be read is an EventLogError."""
+    """Open an event file for reading; EventLogError if the file is missing, unreadable or not a plain file."""
     try:
         return open_plain(path)
     except OSError as error:
@@ -30,7 +30,7 @@ def open_events(path: Path) -> "IO[bytes]":
 
 
 def parse_lines(lines: bytes, path: Path, first_number: int = 1) -> list[Record]:
-    """The events in some whole lines of a file, the first of them its line `first_number`."""
+    """The events in whole lines of a file; `first_number` is the number of the first line, for error messages."""
     if _is_plain(lines):
         try:
             records = _decoder.decode_lines(lines)
@@ -42,7 +42,7 @@ def parse_lines(lines: bytes, path: Path, first_number: int = 1) -> list[Record]
 
 
 def read_line(line: bytes, path: Path, number: int) -> Record | None:
-    """The event in one line, its text printable; None for an empty line, and for kinds of events that are not known."""
+    """The event in one line, with control characters escaped; None for a blank line or an unknown kind of event."""
     if not line.strip():
         return None
     if len(line) > MOST_LINE_BYTES:
@@ -59,7 +59,7 @@ def read_line(line: bytes, path: Path, number: int) -> Record | None:
 
 
 def line_too_long(path: Path, number: int) -> EventLogError:
-    """No event is that long, and nobody reads it into memory to see."""
+    """The error for a line that is longer than any event can be."""
     return _damaged(path, number, f"is longer than {MOST_LINE_BYTES} bytes")
 
 
@@ -72,7 +72,7 @@ def _damaged(path: Path, number: int, what: str) -> EventLogError:
 
 
 def _is_plain(lines: bytes) -> bool:
-    """Whether no text in it can hold a control character: that takes one of JSON's escapes, DEL, or more than ASCII."""
+    """Whether no string in the lines can hold a control character: that takes a JSON escape, DEL or non-ASCII bytes."""
     return lines.isascii() and b"\\" not in lines and b"\x7f" not in lines
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _encode = msgspec.json.Encoder().encode
 _TAIL_BYTES = 1 << 16
-_MOST_WAITING_BYTES = 32 << 20  # hours of events: a full disk does not end a run
+_MOST_WAITING_BYTES = 32 << 20  # hours of events, so that a full disk does not end a run
 _LAST_S = 5.0
 _LOOK_S = 0.2
 
@@ -65,12 +65,12 @@ class EventLog:
         return bool(self._waiting)
 
     def sync(self) -> None:
-        """Make sure that the events survive a power cut, but for those that a full disk does not take yet."""
+        """Flush written events to the disk, to survive a power cut; events that a full disk refuses stay in memory."""
         self._write(most_waiting=_MOST_WAITING_BYTES)
         os.fsync(self._file)
 
     def finish(self, patience_s: float = _LAST_S) -> None:
-        """Write the last events; a full disk is waited for, and then it is an error."""
+        """Write the events that are still in memory; EventLogError if the disk stays full for `patience_s`."""
         deadline = time.monotonic() + patience_s
         while self._waiting:
             self._write(most_waiting=_MOST_WAITING_BYTES if time.monotonic() < deadline else 0)
@@ -79,13 +79,13 @@ class EventLog:
         os.fsync(self._file)
 
     def _write(self, *, most_waiting: int) -> None:
-        """Write all that waits in one go. A whole line that is in the file stays: somebody may have read it."""
+        """Write all waiting events in one call. Whole lines of a partial write stay: a reader may have read them."""
         if not self._waiting:
             return
         before, whole = os.fstat(self._file).st_size, 0
         try:
             written = os.write(self._file, self._waiting)
-            if written < len(self._waiting):  # a disk that is just full takes a part
+            if written < len(self._waiting):  # the disk became full during the write
                 whole = self._waiting.rfind(b"\n", 0, written) + 1
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         except OSError as error:
@@ -100,14 +100,14 @@ class EventLog:
         self._waiting = b""
 
     def close(self) -> None:
-        """Let go of the file. Closing twice is fine."""
+        """Close the file, which releases its lock. Closing twice is fine."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
 
 
 def _forget_in_child() -> None:
-    """A forked reader of data must not keep the lock of a run whose process is gone."""
+    """Close inherited logs after a fork: a data-loading child must not keep a run locked after its trainer has died."""
     for log in list(_open_logs):
         log.close()
 
@@ -118,7 +118,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def read_records(path: Path) -> "Iterator[Record]":
-    """Every whole line, in order. Reading stops quietly at a half-written last line, and nowhere else."""
+    """Yield the file's events in order. Reading stops quietly at a half-written last line, and nowhere else."""
     with open_events(path) as file:
         number = 0
         while line := file.readline(MOST_LINE_BYTES + 1):
@@ -133,7 +133,7 @@ def read_records(path: Path) -> "Iterator[Record]":
 
 
 def read_last_records(path: Path, most_bytes: int) -> "list[Record]":
-    """The whole lines among the last bytes of a file: where a long run stands, without reading all of it."""
+    """The events in the whole lines of a file's last `most_bytes`: enough to see how far a long run is."""
     with open_events(path) as file:
         size = file.seek(0, os.SEEK_END)
         start = max(0, size - most_bytes)
@@ -145,7 +145,7 @@ def read_last_records(path: Path, most_bytes: int) -> "list[Record]":
 
 
 def read_first_records(path: Path, most_bytes: int) -> "list[Record]":
-    """The whole lines among the first bytes of a file."""
+    """The events in the whole lines of a file's first `most_bytes`."""
     with open_events(path) as file:
         content = file.read(most_bytes)
     return parse_lines(content[: content.rfind(b"\n") + 1], path)

@@ -1,4 +1,4 @@
-"""Older event files tell changes of the group in sentences: they are read as the events that newer files have."""
+"""Older event files describe changes of the group in Notice sentences: this module reads these as GroupChanged."""
 
 import re
 from typing import Final
@@ -8,7 +8,7 @@ import msgspec
 from potluck.events.types import GroupChanged, Notice, Record
 
 MARK: Final = b" at step "
-"""Lines without it hold no such sentence."""
+"""Every such sentence contains these bytes, so lines without them need no parsing here."""
 _SENTENCE: Final = re.compile(
     r"(?:a worker of (?P<of>\S+) \((?P<worker>\S+)\)|(?P<machine>\S+)) (?P<verb>left|joined) at step "
     r"(?P<step>\d{1,15}); "
@@ -17,14 +17,14 @@ _SENTENCE: Final = re.compile(
 
 
 def read_old_notice(record: Record) -> Record:
-    """The same record, with a GroupChanged if it is a notice with such a sentence."""
+    """The record; if its event is a Notice that describes a change of the group, with a GroupChanged event instead."""
     found = _SENTENCE.fullmatch(record.event.text) if type(record.event) is Notice else None
     if found is None:
         return record
     who = {found["of"]: [found["worker"]]} if found["of"] else {found["machine"]: []}
     has_left = found["verb"] == "left"
     changed = GroupChanged(
-        step=int(found["step"]) + 1,  # sentences named the last step before the change
+        step=int(found["step"]) + 1,  # the sentences name the last step before the change
         joined={} if has_left else who,
         left=who if has_left else {},
         num_machines=int(found["machines"]),

@@ -1,4 +1,4 @@
-"""How a run goes, in one line each: the same words on a terminal and on a script's stderr."""
+"""Progress of a run as lines of text: a terminal and a script's stderr show the same words."""
 
 from potluck.core.words import counted, duration, number
 from potluck.events.state import RunState
@@ -6,7 +6,7 @@ from potluck.events.types import EpochEnded, GroupChanged, StepCommitted, Traini
 
 
 def begin_line(began: TrainingBegan, state: RunState) -> str:
-    """How much there is to train."""
+    """The size of the training: parameters, samples, global batch, steps and epochs."""
     return (
         f"{counted(state.num_parameters, 'parameter')}, {counted(began.num_samples, 'sample')}, global batch "
         f"{began.global_batch}, {counted(began.last_step, 'step')} in {counted(began.num_epochs, 'epoch')}"
@@ -14,26 +14,26 @@ def begin_line(began: TrainingBegan, state: RunState) -> str:
 
 
 def step_numbers(step: StepCommitted, samples_per_s: float) -> str:
-    """The loss of a step, and how fast steps are now."""
+    """The loss of a step, and the recent throughput."""
     return f"loss {number(step.loss)}  {samples_per_s:,.0f} samples/s"
 
 
 def step_line(step: StepCommitted, state: RunState, samples_per_s: float, step_s: float) -> str:
-    """Where training is, and how long it will take at this pace."""
+    """Epoch, step, loss, throughput, and the time left if every step takes `step_s`."""
     where = f"epoch {step.epoch + 1}/{state.num_epochs}  step {step.step}/{state.last_step}"
     left = duration((state.last_step - step.step) * step_s)
     return f"{where}  {step_numbers(step, samples_per_s)}  {left} left"
 
 
 def epoch_line(ended: EpochEnded, state: RunState) -> str:
-    """An epoch that is done."""
+    """Duration, mean loss and throughput of a finished epoch."""
     speed = ended.samples / ended.seconds if ended.seconds else 0.0
     where = f"epoch {ended.epoch + 1}/{state.num_epochs} done in {duration(ended.seconds)}"
     return f"{where}: loss {number(ended.loss)}, {speed:,.0f} samples/s"
 
 
 def group_lines(changed: GroupChanged) -> list[str]:
-    """One line for each machine that left or joined, and for each worker of a machine that has others."""
+    """One line for each machine that left or joined, or for each worker where only some workers of a machine did."""
     goes = "goes" if changed.num_machines == 1 else "go"
     go_on = f"{counted(changed.num_machines, 'machine')} {goes} on ({changed.stall_s:.1f} s)"
     happened = {"left": changed.left, "joined": changed.joined}

@@ -1,4 +1,4 @@
-"""How fast a run is now: its throughput and the length of a step, over the last seconds of committed steps."""
+"""Recent speed of a run: throughput and seconds a step, over the last seconds of committed steps."""
 
 from collections import deque
 
@@ -6,7 +6,7 @@ from potluck.events.state import LEAST_S
 
 
 class RecentSpeed:
-    """Steps as they are committed; those before the last `window_s` seconds are forgotten."""
+    """Sums over the committed steps of the last `window_s` seconds; older steps are dropped."""
 
     def __init__(self, window_s: float = 5.0) -> None:
         self._window_s = window_s
@@ -15,7 +15,7 @@ class RecentSpeed:
         self._seconds = 0.0
 
     def add(self, samples: float, seconds: float) -> None:
-        """One committed step of the whole global batch."""
+        """Add one committed step: the samples of the global batch, and how long the step took."""
         self._steps.append((samples, seconds))
         self._samples += samples
         self._seconds += seconds

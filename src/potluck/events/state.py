@@ -1,4 +1,4 @@
-"""What a worker's events add up to: a pure function from (state, record) to state."""
+"""The state that a worker's events add up to: a pure function from (state, record) to state."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -24,7 +24,7 @@ from potluck.events.types import (
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-LEAST_S = 1e-9  # no step is shorter, and a speed by less is no number
+LEAST_S = 1e-9  # no step is shorter, and samples divided by less may overflow
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,7 @@ class RunState:
     step: int = 0
     loss: float | None = None
     diverged_since: int = 0
-    """The step since which the loss is not a number or far too high; 0 while it is not, or has recovered."""
+    """The step since which the loss has been not a number or far too high; 0 if it never diverged or has recovered."""
     diverged_limit: float | None = None
     scores: dict[str, float | None] = field(default_factory=dict)
     """The latest evaluations, as <name>_<metric>, all made at scores_step."""
@@ -79,10 +79,10 @@ class RunState:
     training_s: float = 0.0
     """Seconds spent in committed steps."""
     shares: dict[str, int] = field(default_factory=dict)
-    """The plan's, by worker; empty until there is one."""
+    """Samples a step of each worker, by the plan in force; empty before the first plan."""
     predicted_samples_per_s: float = 0.0
     num_plan_changes: int = 0
-    """Without the first plan."""
+    """How often the split changed after the first plan."""
     benched: tuple[str, ...] = ()
     ended: str = ""
     """finished, stopped or failed; empty while the process lives or if it was killed."""
@@ -90,7 +90,7 @@ class RunState:
 
     @property
     def epoch(self) -> int:
-        """Epochs that are complete."""
+        """Number of complete epochs."""
         return (self.step + self.left_out) // self.steps_per_epoch if self.steps_per_epoch else 0
 
     @property
@@ -106,7 +106,7 @@ def apply(state: RunState, record: Record) -> RunState:
 
 
 def replay(records: "Iterable[Record]", state: RunState | None = None) -> RunState:
-    """The state after all of them, from the beginning or from a state on."""
+    """The state after all records, starting from `state`, or from an empty state."""
     state = RunState() if state is None else state
     for record in records:
         state = apply(state, record)
@@ -116,7 +116,7 @@ def replay(records: "Iterable[Record]", state: RunState | None = None) -> RunSta
 def after_steps(
     state: RunState, last: StepCommitted, *, lowest_step: int, at: float, samples: int, seconds: float, skipped: int
 ) -> RunState:
-    """The state after several steps in a row, by their sums: what `apply` gives for them one by one."""
+    """The state after several StepCommitted events in a row, from their sums: the same as `apply` on each of them."""
     return replace(
         state,
         updated_at=at,
@@ -131,7 +131,10 @@ def after_steps(
 
 
 def _epochs_before(state: RunState, step: int) -> tuple[EpochRow, ...]:
-    """The epochs that lasted. What a worker's own checkpoint does not have may have lasted: peers heal that worker."""
+    """The finished epochs that end before `step`, which is now committed: later epochs are being trained again.
+
+    The step of a RunResumed event would drop too many epochs: a peer with a newer checkpoint may heal this worker.
+    """
     if not state.epochs or state.epochs[-1].step < step:
         return state.epochs
     return tuple(row for row in state.epochs if row.step < step)
@@ -198,7 +201,7 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
             earlier = tuple(row for row in state.epochs if row.epoch < epoch)
             scores = state.scores if state.scores_step == step else {}
             row = EpochRow(epoch=epoch, step=step, loss=loss, samples=samples, seconds=seconds, scores=scores)
-            # What is left out shortens the run, unless the script has named its last step (max_steps).
+            # Batches that the script left out shorten the run, unless its max_steps ends the run earlier.
             total = state.num_epochs * state.steps_per_epoch - state.left_out - left_out
             last_step = min(state.last_step, total) if left_out else state.last_step
             return {"epochs": (*earlier, row), "left_out": state.left_out + left_out, "last_step": last_step}

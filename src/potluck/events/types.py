@@ -1,7 +1,7 @@
 """The events of a run. A field may be added with a default; none is renamed or removed.
 
-JSON has no infinity and no not-a-number: what a model computes goes through `finite` and is None then. Numbers have
-bounds, so that whoever adds events up gets numbers from every line that is read as an event.
+JSON has no infinity and no NaN: values that a model computes go through `finite`, which turns these into None. Numbers
+have bounds, so that sums over events stay finite.
 """
 
 import math
@@ -11,17 +11,17 @@ import msgspec
 
 from potluck.core.states import Ending
 
-MOST = 1e150  # sums and squares of numbers up to here are numbers as well
+MOST = 1e150  # sums and squares of numbers up to here stay finite
 Number = Annotated[float, msgspec.Meta(ge=-MOST, le=MOST)]
 Whole = Annotated[int, msgspec.Meta(ge=-(2**53), le=2**53)]
-"""What a float and a 64-bit array hold exactly."""
+"""Integers that a float and a 64-bit array hold exactly."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 Moment = Annotated[float, msgspec.Meta(ge=0, le=1e11)]
 """Seconds since 1970, up to the year 5138."""
 
 
 def finite(value: float | None) -> float | None:
-    """The number, or None where JSON has no word for it, or it is so large that nothing can be computed with it."""
+    """The number; None if it is missing, NaN, infinite or beyond +-MOST."""
     return value if value is not None and abs(value) <= MOST and not math.isnan(value) else None
 
 
@@ -30,7 +30,7 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
-    """A worker process begins. A resumed run has one of these for each process."""
+    """A worker process begins. A resumed run has one such event for each process."""
 
     run: str
     machine: str
@@ -42,7 +42,7 @@ class RunStarted(Event, frozen=True, tag="run_started"):
 
 
 class RunResumed(Event, frozen=True, tag="run_resumed"):
-    """This worker's state comes from a checkpoint. A group goes on from the newest one that a worker has."""
+    """This worker has loaded a checkpoint. The group goes on from the newest checkpoint that any of its workers has."""
 
     step: Count
     checkpoint: str
@@ -55,7 +55,7 @@ class ModelPrepared(Event, frozen=True, tag="model_prepared"):
 
 
 class TrainingBegan(Event, frozen=True, tag="training_began"):
-    """The length of the work is known."""
+    """The script has called run.epochs and run.loader, so the number of steps is known."""
 
     num_samples: Count
     global_batch: Count
@@ -66,18 +66,18 @@ class TrainingBegan(Event, frozen=True, tag="training_began"):
 
 
 class StepTiming(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Where one worker's time went from one commit to the next; the parts add up to it."""
+    """One worker's time from one commit to the next, by part; the parts add up to step_s."""
 
     data_wait_s: Number = 0.0
     compute_s: Number = 0.0
     """Forward, backward and the optimizer."""
     exchange_wait_s: Number = 0.0
-    """From this worker's last gradient to the end of the exchange: the wait for slower workers, and the wire."""
+    """From this worker's last gradient to the end of the all-reduce: the wait for slower workers, and the network."""
     commit_s: Number = 0.0
     rest_s: Number = 0.0
     """The script's own code, events, checkpoints."""
     retry_s: Number = 0.0
-    """Attempts that a lost worker spoiled."""
+    """Failed attempts at this step, for example because a worker was lost."""
 
     @property
     def step_s(self) -> float:
@@ -85,7 +85,7 @@ class StepTiming(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def own_s(self) -> float:
-        """What the worker does between two exchanges without waiting for others: what a plan makes equal."""
+        """The worker's own time between two all-reduces, without waiting for others; plans make it equal for all."""
         return self.data_wait_s + self.compute_s + self.commit_s + self.rest_s
 
 
@@ -97,39 +97,39 @@ class StepCommitted(Event, frozen=True, tag="step_committed", gc=False):
     samples: Count
     loss: Number | None
     seconds: Number
-    own_samples: Count = 0  # this worker's part
-    # Parts of one step in one quorum add up to the global batch. Written as "formation", as in older files.
+    own_samples: Count = 0  # of this worker
+    # In one quorum, the own_samples of all workers add up to the global batch. Its key stays that of older files.
     quorum_id: Whole = msgspec.field(default=0, name="formation")
     skipped: bool = False  # fp16 gradients overflowed: the scale was lowered and no parameter changed
     timing: StepTiming | None = None
 
 
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
-    """From this step on the global batch is split so. Every worker computes and tells the same."""
+    """The split of the global batch from `step` on. Every worker computes the same plan and writes this event."""
 
-    step: Count  # the first committed step that it is for
+    step: Count  # the first step that is trained with this plan
     policy: str
     shares: dict[str, Whole]  # by worker
-    reason: str  # empty where the split stays, and only what is known of it is newer
-    step_s: Number  # predicted, like all that follows
+    reason: str  # empty if the split stays and only the predictions are newer
+    step_s: Number  # predicted, like samples_per_s
     samples_per_s: Number
-    error: Number = 0.0  # relative
-    solo_samples_per_s: dict[str, Number] = {}  # by worker: what each would do alone
+    error: Number = 0.0  # relative error of the prediction
+    solo_samples_per_s: dict[str, Number] = {}  # by worker: its estimated speed when it trains alone
     machines: dict[str, str] = {}  # by worker
-    slowest_link: str = ""  # the machine whose link carries the ring, if links were measured
+    slowest_link: str = ""  # the machine whose link is clearly slower than all others; empty if there is none
 
     def replaces(self, shares: dict[str, Whole]) -> bool:
-        """Whether it changes the split that was in force: a plan that is only told again does not."""
+        """Whether this plan changes the split `shares`; a plan without a reason only brings newer predictions."""
         return bool(self.reason) and self.shares != shares
 
 
 class MachineBenched(Event, frozen=True, tag="machine_benched"):
-    """A machine stays joined and takes no samples, because with it a step would be longer."""
+    """A machine stays joined but takes no samples, because every step would take longer with it."""
 
     step: Count
     machine: str
     reason: str
-    samples_per_s: Number  # predicted without it
+    samples_per_s: Number  # predicted without the machine
     samples_per_s_with_it: Number
 
 
@@ -142,45 +142,45 @@ class MachineUnbenched(Event, frozen=True, tag="machine_unbenched"):
 
 
 class GroupChanged(Event, frozen=True, tag="group_changed"):
-    """Machines joined or left the group since the step before. Every worker that trained before and after tells it."""
+    """Machines joined or left the group since the last step. Every worker in both groups writes this event."""
 
     step: Count  # the first step that the changed group committed
-    num_machines: Count  # that go on
-    reason: Literal["joined", "stopped", "lost"]  # stopped: who left had said so in its last step
+    num_machines: Count  # in the changed group
+    reason: Literal["joined", "stopped", "lost"]  # stopped: a worker announced in its last step that it leaves
     stall_s: Number  # from the commit before the change to the first one after it
-    joined: dict[str, list[str]] = {}  # by machine: its workers, where others of that machine were there; else none
-    left: dict[str, list[str]] = {}  # by machine: its workers, where others of that machine stay; else none
-    quorum_id: Whole = 0  # torchft's; 0 where it is not known
+    joined: dict[str, list[str]] = {}  # by machine: the new workers if the machine had others before, else empty
+    left: dict[str, list[str]] = {}  # by machine: the workers that left if others of the machine stay, else empty
+    quorum_id: Whole = 0  # torchft's; 0 if it is not known
 
 
 class EpochEnded(Event, frozen=True, tag="epoch_ended"):
-    """Every sample of the epoch has counted once, but for those of batches that the script left out."""
+    """The epoch is over: each of its samples has counted once, except in batches that the script left out."""
 
     epoch: Count
     step: Count
     samples: Count
     loss: Number | None
     seconds: Number
-    left_out: Count = 0  # batches: the script left the loader's loop early
+    left_out: Count = 0  # batches that were not trained because the script left the loader's loop early
 
 
 class MetricsLogged(Event, frozen=True, tag="metrics_logged"):
-    """Numbers that the training script wants kept."""
+    """Numbers that the training script gave to run.log."""
 
     step: Count
     values: dict[str, Number | None]
 
 
 class LossDiverged(Event, frozen=True, tag="loss_diverged"):
-    """The loss is not a number, or has been far above that of the first steps for long. Told once a process."""
+    """The loss is not a number, or has long been far above that of the first steps. Each process writes it once."""
 
-    step: Count  # since when
+    step: Count  # the first one with such a loss
     loss: float | None  # None: not a number
-    limit: float | None = None  # a loss at or below it has recovered; None: any number has
+    limit: float | None = None  # a loss at or below this limit has recovered; None: any loss that is a number has
 
 
 class Evaluated(Event, frozen=True, tag="evaluated"):
-    """Exact means over a dataset."""
+    """The exact means over a dataset that run.evaluate returned."""
 
     step: Count
     name: str
@@ -199,36 +199,36 @@ class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
 
 
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
-    """One GPU at a moment; None where the driver does not say."""
+    """The load of one GPU at a moment; None where the driver does not report a value."""
 
     name: str
-    busy: Number | None = None  # of the time, 0 to 1
+    busy: Number | None = None  # fraction of the time, 0 to 1
     memory_bytes: Count | None = None
     memory_total_bytes: Count | None = None
     power_w: Number | None = None
 
 
 class MachineUsed(Event, frozen=True, tag="machine_used"):
-    """How busy a worker's machine is, every few seconds: all of it, not only this run."""
+    """The load of a worker's whole machine, not only of this run; written every few seconds."""
 
-    cpu: Number  # of all cores, 0 to 1, since the one before
+    cpu: Number  # fraction of all cores, 0 to 1, since the last such event
     memory_bytes: Count
     memory_total_bytes: Count
     sent_bytes_per_s: Number
     received_bytes_per_s: Number
     gpus: list[GpuUse] = []
-    address: str = ""  # on the way to the other workers, if this one has sent them much
-    sending_bytes_per_s: dict[str, Number] = {}  # by their addresses, while there was something to send
+    address: str = ""  # this machine's, towards other workers; empty if the worker sent too little to measure
+    sending_bytes_per_s: dict[str, Number] = {}  # by the peer's address, counting only time with something to send
 
 
 class Waiting(Event, frozen=True, tag="waiting"):
-    """A worker has waited long for others since its last step; told again while the wait lasts."""
+    """A worker has waited long for other workers since its last step; written again while the wait lasts."""
 
-    step: int  # the last one that is committed
-    seconds: float  # waited since then
-    what: str  # "group": until one forms; "gradients": the others'; "evaluation": the others' part of it
-    unreachable: dict[str, str] = {}  # machines whose port for gradients cannot be dialled, and what dialling met
-    problem: str = ""  # what the last try to form a group ended with
+    step: int  # the last committed step
+    seconds: float  # waited since that step
+    what: str  # "group": for a group to form; "gradients" or "evaluation": for the other workers' part of it
+    unreachable: dict[str, str] = {}  # machines whose port for gradients cannot be dialled, and the error
+    problem: str = ""  # why the last attempt to form a group failed
 
 
 class Notice(Event, frozen=True, tag="notice"):
@@ -238,11 +238,11 @@ class Notice(Event, frozen=True, tag="notice"):
 
 
 class LinePrinted(Event, frozen=True, tag="line_printed"):
-    """A line that the script prints once for all workers. Each worker tells it; the first to do so is shown."""
+    """A line that the script gave to run.print. Every worker writes this event; displays show the line once."""
 
     text: str
     step: int
-    number: int  # how many such lines this step had before
+    number: int  # how many such lines came before it at this step
 
 
 class RunEnded(Event, frozen=True, tag="run_ended"):
