@@ -1,1 +1,1 @@
-"""What a run came to: accounts and comparisons, from its events alone. No torch."""
+"""Reports on runs: views, accounts, comparisons and plots, from event files alone. No torch."""

@@ -1,9 +1,9 @@
-"""The account of a run: achieved against the sum of solo speeds, and where every lost second went.
+"""The account of a run: throughput against the sum of solo speeds, with the cause and the machine of every loss.
 
-In a run of W seconds worker i could have done solo_i * W samples alone. What it did not do it lost, second by second:
-each second of waiting costs solo_i samples, and a second of work costs solo_i less what was done in it. So the losses,
-as parts of all that could have been done, and the efficiency add up to 1. A wait for a slower worker is booked where it
-comes from: under that worker's machine, and what it did meanwhile.
+In a run of W seconds, worker i could train solo_i * W samples alone; the sum over all workers is the possible work.
+A second in which the worker does not compute loses solo_i samples; a second of computing loses solo_i minus the samples
+done in that second. As fractions of the possible work, the losses and the efficiency add up to 1. The wait for a slower
+worker is booked under that worker's machine, and under the part of the step in which that worker took longer.
 """
 
 from collections import Counter, defaultdict
@@ -23,53 +23,55 @@ CAUSES = {
     "rest": "the script, events and checkpoints",
     "retry": "repeated steps",
 }
-_LEAST_S = 1e-9  # less is the rounding of sums
+_LEAST_S = 1e-9  # smaller values are rounding errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loss:
-    """What one cause on one machine cost it and those who waited for it."""
+    """Time lost to one cause on one machine, by the machine's own workers and by workers that waited for them."""
 
     cause: str
     machine: str
-    """Where it comes from."""
+    """The machine that caused the loss."""
     seconds: float
-    """Of the machine's own workers, on average."""
+    """Lost by each worker of the machine, on average."""
     waited_s: float = 0.0
-    """Of each worker elsewhere, on average: its wait for this."""
+    """Lost by each worker of other machines, on average, by waiting for this machine."""
     part: float
-    """Of all that could have been done, by everybody."""
+    """The lost samples as a fraction of all workers' possible work, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Account:
-    """A run in numbers."""
+    """Throughput, predictions and losses of a run's steps."""
 
     num_steps: int
-    """Steps with a timing of every worker: what the account rests on."""
+    """The steps that the account covers: those with a timing of every worker."""
     wall_s: float
+    """The sum of the steps' durations."""
     accounted_s: float
-    """What the timings' parts add up to; wall_s but for what lies between a worker's clocks."""
+    """The sum of the parts of all step timings; close to wall_s."""
     samples_per_s: float
     predicted_samples_per_s: float | None
-    """By the plans in force, weighed by their steps."""
+    """The plans' prediction, each plan weighted by the number of its steps."""
     predicted_error: float | None
+    """The relative error that the plans expected of their prediction."""
     solo_samples_per_s: dict[str, float]
-    """By machine, of those that took samples, weighed by the part of the time that each was here; empty if no plan
-    told. Their sum is what the run is held against."""
+    """By machine that took samples: its solo speed, times the fraction of the time that its workers took part. The sum
+    is what the efficiency is measured against. Empty if there is no plan, or a solo speed is not known."""
     losses: tuple[Loss, ...]
-    """The largest first; empty if the solo speeds are not known."""
+    """The largest first. A worker whose solo speed is not known adds 0 to `Loss.part`, and nothing under compute."""
     num_plan_changes: int
     benched: dict[str, str]
-    """Machines and why, as last told."""
+    """By machine that is benched: the reason."""
     slowest_link: str
-    """The machine whose link slows the exchange of all; empty where none stands out."""
+    """The machine whose link slows the all-reduce for all workers; empty if no link is clearly slower."""
     speed_alone: dict[str, float] = field(default_factory=dict)
-    """Samples/s of each machine when it trains alone, not weighed."""
+    """By machine: the solo speed in samples/s, not weighted; empty where solo_samples_per_s is."""
     samples: dict[str, int] = field(default_factory=dict)
-    """By machine, of those steps."""
+    """By machine: the samples of the covered steps."""
     step_parts_s: dict[str, dict[str, float]] = field(default_factory=dict)
-    """The mean step of each machine's workers, by cause and compute: the parts add up to the step."""
+    """By machine: a mean step of its workers in seconds, by part; the parts add up to the step."""
 
     @property
     def efficiency(self) -> float | None:
@@ -79,20 +81,20 @@ class Account:
 
     @property
     def prediction_error(self) -> float | None:
-        """Predicted over measured, less 1."""
+        """Predicted / measured - 1, of samples/s."""
         if self.predicted_samples_per_s is None or not self.samples_per_s:
             return None
         return self.predicted_samples_per_s / self.samples_per_s - 1
 
     def by_cause(self) -> dict[str, float]:
-        """The losses of all machines together, as parts of all that could have been done."""
+        """The sum of `Loss.part` over all machines, by cause; the largest first."""
         parts: dict[str, float] = defaultdict(float)
         for loss in self.losses:
             parts[loss.cause] += loss.part
         return dict(sorted(parts.items(), key=lambda item: -item[1]))
 
     def as_data(self) -> dict[str, Any]:
-        """For scripts and for the run's folder: keys are only ever added."""
+        """The account as plain data, for `--json` and account.json: keys are only ever added."""
         return {
             **asdict(self),
             "efficiency": self.efficiency,
@@ -104,7 +106,7 @@ class Account:
 def account_of(
     ledger: Ledger, *, machine_of: Mapping[str, str], benched: dict[str, str], slowest_link: str = ""
 ) -> Account | None:
-    """The account of the steps in a ledger; None if none is whole."""
+    """The account of the steps in a ledger; None if no step is whole."""
     sums = ledger.sums()
     if not sums.num_steps:
         return None
@@ -114,7 +116,7 @@ def account_of(
     alone: dict[str, float] = defaultdict(float)
     solo: dict[str, float] = defaultdict(float)
     for worker, causes in sums.spent_s.items():
-        # In the mean over the run: a worker that was away for half of it counts half.
+        # Weighted by presence: a worker that was away for half of the run counts half.
         solo[machine_of[worker]] += solo_of[worker] * sum(causes.values()) / sums.accounted_s
         num_steps[machine_of[worker]] += sums.num_worker_steps[worker]
         samples[machine_of[worker]] += round(sums.done[worker])
@@ -146,7 +148,7 @@ def account_of(
 def _losses(
     sums: Sums, solo_of: Mapping[str, float], machine_of: Mapping[str, str], slowest_link: str
 ) -> tuple[Loss, ...]:
-    """Every loss under its cause and the machine that it comes from, the largest first."""
+    """All losses by cause and by the machine that caused them, the largest first."""
     total = sum(solo_of[worker] * sum(causes.values()) for worker, causes in sums.spent_s.items()) or 1.0
     workers_on = Counter(machine_of[worker] for worker in sums.spent_s)
     own_s: dict[tuple[str, str], float] = defaultdict(float)
@@ -154,7 +156,7 @@ def _losses(
     part: dict[tuple[str, str], float] = defaultdict(float)
 
     def book(cause: str, machine: str, *, own: float, others: float, lost: float) -> None:
-        """Seconds of the machine's own workers and of all others, and the samples that these could have done."""
+        """Add seconds lost by the machine's own workers and by all others, and the samples lost in these seconds."""
         own_s[cause, machine] += own / workers_on[machine]
         waited_s[cause, machine] += others / max(1, len(sums.spent_s) - workers_on[machine])
         part[cause, machine] += lost / total

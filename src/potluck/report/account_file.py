@@ -1,4 +1,4 @@
-"""Accounts from event files, and a run's account in its folder for people and scripts that come later."""
+"""Makes accounts from event files, and writes a run's account into its folder as account.json."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,9 @@ NAME = "account.json"
 
 
 def make_account(records: Mapping[str, Iterable[Record]], first_step: int = 1) -> Account | None:
-    """The account of the steps from `first_step` on, from every worker's records by its name; None if none is timed.
+    """The account of the steps from `first_step` on, from the records of every worker by name; None if no step counts.
 
-    Only steps with a timing of each worker that took part in them count: the wait for others needs all of them.
+    Only steps with a timing of every participating worker count: the wait for others follows from all timings.
     """
     merge = Merge(first_step=first_step, most_pending=None)
     for worker, lines in records.items():
@@ -31,7 +31,7 @@ def read_account(folder: RunFolder, first_step: int = 1) -> Account | None:
 
 
 def write_account(folder: RunFolder) -> Account | None:
-    """Work a run's account out from its events and keep it beside them; None if no step is whole."""
+    """Make a run's account from its events and write it to account.json; None, and no file, if no step counts."""
     account = read_account(folder)
     if account is not None:
         write_text(folder.path / NAME, json.dumps(account.as_data(), indent=2, allow_nan=False) + "\n")
@@ -39,6 +39,6 @@ def write_account(folder: RunFolder) -> Account | None:
 
 
 def account_from_data(data: dict[str, Any]) -> Account:
-    """What `Account.as_data` gave, or what a file of it says."""
+    """The account from the data of `Account.as_data` or of account.json; unknown keys are ignored."""
     known = {name: value for name, value in data.items() if name in Account.__dataclass_fields__}
     return Account(**{**known, "losses": tuple(Loss(**loss) for loss in data["losses"])})

@@ -1,4 +1,4 @@
-"""An account in sentences: how fast the machines were together, against what each does alone and what was planned."""
+"""An account in words: the throughput of all machines, against the sum of solo speeds and the plans' prediction."""
 
 from potluck.core.words import counted, listed
 from potluck.report.account import CAUSES, Account
@@ -8,12 +8,12 @@ EXPLAINED = {
     "commit": "commit vote: all workers agree that the step counts",
     "retry": "repeated steps: a machine was lost during a step, and the others did that step again",
 }
-"""What a cause means where its name alone does not say it."""
+"""Explanations of those causes whose names alone are not clear."""
 _ALWAYS_HERE = 0.99
 
 
 def figures(account: Account) -> dict[str, str]:
-    """The figures of an account, each with the words that say what it is measured against."""
+    """The main figures of an account by name, each in words that say what the figure is measured against."""
     told = {"together": f"{account.samples_per_s:,.1f} samples/s in these steps"}
     if account.efficiency is not None:
         machines = list(account.solo_samples_per_s)
@@ -30,7 +30,7 @@ def figures(account: Account) -> dict[str, str]:
 
 
 def prediction(account: Account) -> str | None:
-    """What the plans said, and how far off that was."""
+    """The throughput that the plans predicted, and how far off they were; None if it is not known."""
     if account.predicted_samples_per_s is None or account.prediction_error is None:
         return None
     side = "too high" if account.prediction_error > 0 else "too low"
@@ -39,7 +39,7 @@ def prediction(account: Account) -> str | None:
 
 
 def basis(account: Account, num_steps: int = 0) -> str:
-    """Which steps the account is made of: those of which every worker's timing is known."""
+    """How many steps the account covers, of the `num_steps` that the run has committed."""
     steps = counted(account.num_steps, "step")
     if num_steps > account.num_steps:
         steps = f"{account.num_steps:,} of {counted(num_steps, 'step')}"
@@ -47,13 +47,13 @@ def basis(account: Account, num_steps: int = 0) -> str:
 
 
 def explanations(account: Account) -> list[str]:
-    """A line for each cause among the losses that needs one."""
+    """The lines of EXPLAINED for the causes that occur among the losses."""
     causes = {loss.cause for loss in account.losses}
     return [line for cause, line in EXPLAINED.items() if cause in causes]
 
 
 def time_line(account: Account) -> str:
-    """Where the time of a worker alone went, the largest part first: 93 % computing, 5 % waiting for data."""
+    """Where a one-machine run's time went, the largest part first: 93 % computing, 5 % waiting for training data."""
     (parts,) = list(account.step_parts_s.values())[:1] or [{}]
     words = part_names()
     total = sum(parts.values()) or 1.0
@@ -62,12 +62,12 @@ def time_line(account: Account) -> str:
 
 
 def part_names() -> dict[str, str]:
-    """Every part of a step, in words."""
+    """Every part of a step, with its name in words."""
     return {"compute": "computing", "straggler_wait": "waiting for slower workers"} | {
         cause: text for cause, text in CAUSES.items() if cause != "compute"
     }
 
 
 def closing_lines(account: Account) -> list[str]:
-    """What a person should do or know after the run: why machines were benched."""
+    """The lines below the table of losses: why machines were benched."""
     return list(account.benched.values())

@@ -1,4 +1,4 @@
-"""Who attended a run, worker by worker: absences, steps away and pauses, as they stand after a refresh."""
+"""Which steps each worker of a run missed, and when the whole run paused, as known after a refresh."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -8,11 +8,11 @@ from typing import Final
 from potluck.report.presence import Pause, find_pauses, lasting, num_steps, steps_of, without
 from potluck.report.worker import Absence, WorkerEvents, absences_between, is_gone
 
-_OVER_S: Final = 1.0  # a run that is over ends within so much on all machines
+_OVER_S: Final = 1.0  # at the end of a run, the last steps of all workers lie within this time
 
 
 class Attendance:
-    """Made anew after each refresh; times are on the run's clock."""
+    """Absences of workers, and pauses of the run. Made anew after each refresh; times are on the run's clock."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Attendance:
         self._workers = dict(workers)
         self._ahead_s = ahead_s
         self._benchings = benchings
-        """By machine and step: True where it was benched, False where it took part again."""
+        """By machine and step: True where the machine was benched, False where it was unbenched."""
         self._is_running = is_running
         on_one_clock = {
             name: [replace(piece, since=piece.since - ahead, until=piece.until - ahead) for piece in worker.stretches]
@@ -49,7 +49,7 @@ class Attendance:
 
     @property
     def farthest(self) -> WorkerEvents | None:
-        """The worker that has gone farthest; steps that a resumed run does again do not count."""
+        """The worker with the highest committed step; steps that a resumed run has to do again do not count."""
         return max(self._workers.values(), key=self._reached, default=None)
 
     def _reached(self, worker: WorkerEvents) -> tuple[int, float]:
@@ -58,7 +58,7 @@ class Attendance:
 
     @cached_property
     def absences(self) -> dict[str, list[Absence]]:
-        """By worker: steps that others committed without it, the one under way included."""
+        """By worker: when others committed steps without the worker, including an absence that still lasts."""
         farthest, last = self.farthest, self._done[-1][1] if self._done else 0
         newest_at = {name: worker.step_at - self._ahead_s.get(name, 0.0) for name, worker in self._workers.items()}
         end = max((at for name, at in newest_at.items() if self._workers[name].step_at), default=0.0)
@@ -77,7 +77,7 @@ class Attendance:
         return found
 
     def _after_pause(self, gap: Absence) -> Absence:
-        """Who stopped with all others and came back later was away from the moment when these went on."""
+        """The absence without a pause of the whole run: it begins when the other workers went on after the pause."""
         if not self.pauses:
             return gap
         missed_at = min(
@@ -90,9 +90,9 @@ class Attendance:
         return replace(gap, since=max(ends)) if ends else gap
 
     def missed(self, machine: str) -> tuple[int, int]:
-        """Steps that the run committed and no worker of the machine did, and how many of these it was benched for.
+        """How many of the run's steps no worker of the machine committed, and during how many it was benched.
 
-        While the run goes on, what has not come from the machine yet is not missed.
+        While the run goes on, steps whose events may still arrive from the machine do not count as missed.
         """
         workers = [worker for worker in self._workers.values() if worker.machine == machine]
         missed = without(self._done, steps_of(piece for worker in workers for piece in self._lasting[worker.name]))
@@ -102,17 +102,17 @@ class Attendance:
         return num_steps(missed), num_steps(span for span in missed if self.was_benched(machine, span[0]))
 
     def was_benched(self, machine: str, step: int) -> bool:
-        """Whether a machine that misses a step was benched at it."""
+        """Whether the machine's last bench or unbench event up to that step was a bench."""
         told = [(at, is_down) for (who, at), is_down in self._benchings.items() if who == machine and at <= step]
         return max(told, default=(0, False))[1]
 
     def gone(self) -> list[str]:
-        """Machines of which a worker misses the newest steps."""
+        """Machines with a worker that misses the newest steps."""
         ended = (name for name, gaps in self.absences.items() if gaps and gaps[-1].until is None)
         return list(dict.fromkeys(self._workers[name].machine for name in ended))
 
     def gaps(self) -> list[tuple[str, Absence]]:
-        """Absences with their machines, but for those of benched ones."""
+        """Absences with their machines, without those that begin while the machine is benched."""
         return [
             (self._workers[name].machine, gap)
             for name, gaps in self.absences.items()

@@ -11,12 +11,12 @@ from potluck.report.rows import Rows, loss_rows, throughput_rows
 from potluck.report.view import RunView
 from potluck.report.words import duration, number, percent
 
-_EQUAL = 1.03  # one run each says no more than that
+_EQUAL = 1.03  # a smaller difference between two single runs may be chance
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunFigures:
-    """One run in figures; None where it does not have one."""
+    """The figures of one run; None where the run does not have that figure."""
 
     run: str
     status: str
@@ -26,7 +26,7 @@ class RunFigures:
     """From the first event to the last."""
     samples_per_s: float
     efficiency: float | None
-    """Against what this run's own plans took for the sum of solo speeds: it says less between runs than within one."""
+    """Against the sum of solo speeds that this run's own plans estimated: less meaningful between runs than within."""
     loss: float | None
     accuracy: float | None
     time_to_loss_s: float | None
@@ -37,24 +37,24 @@ class RunFigures:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """All runs, and what they are held against."""
+    """The figures of all runs, the targets of their times to a loss and an accuracy, and settings that differ."""
 
     runs: tuple[RunFigures, ...]
     target_loss: float | None
     target_accuracy: float | None
     differing: dict[str, tuple[str, ...]]
-    """Settings that are not the same everywhere, with a value a run."""
+    """Settings that are not the same in all runs: one value for each run, in the order of `runs`."""
 
     @property
     def fastest(self) -> RunFigures | None:
-        """By throughput."""
+        """The run with the highest throughput; None if no run has committed a step."""
         return max((run for run in self.runs if run.samples_per_s), key=lambda run: run.samples_per_s, default=None)
 
 
 def compare(
     views: Sequence[RunView], *, target_loss: float | None = None, target_accuracy: float | None = None
 ) -> Comparison:
-    """Figures of all runs. Without a target it is the worst last value, which all runs have reached."""
+    """Compare runs. A target that is not given is the worst of all runs' last values, which every run has reached."""
     losses = [loss_rows(view) for view in views]
     if target_loss is None:
         last = [rows[-1]["loss"] for rows in losses if rows]
@@ -72,7 +72,7 @@ def compare(
 
 
 def verdict(comparison: Comparison) -> str:
-    """Which run was fastest, and by how much; runs that are within a few percent are not told apart."""
+    """Which run was fastest, and by how much; runs within a few percent count as equally fast."""
     fastest = comparison.fastest
     if fastest is None:
         return "no run has committed a step"
@@ -85,7 +85,7 @@ def verdict(comparison: Comparison) -> str:
 
 
 def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
-    """Headings and a line a run, in words."""
+    """Headings, and one line of formatted cells for each run."""
     to_loss = "" if comparison.target_loss is None else f"to loss {comparison.target_loss:.4g}"
     to_accuracy = "" if comparison.target_accuracy is None else f"to {percent(comparison.target_accuracy)}"
     headings = ["run", "state", "machines", "samples/s", "of its own estimate", "last loss"]
@@ -104,7 +104,7 @@ def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
 
 
 def to_csv(comparison: Comparison) -> str:
-    """A line a run, with every figure and every setting that differs."""
+    """CSV with one line for each run: every figure, and every setting that differs."""
     text = StringIO()
     keys = list(RunFigures.__dataclass_fields__)
     writer = csv.writer(text, lineterminator="\n")
@@ -156,12 +156,12 @@ def _accuracies(view: RunView) -> list[tuple[float, float]]:
 
 
 def _settings(view: RunView) -> dict[str, Any]:
-    """What run.yaml records, and the policy, which the plans tell."""
+    """The settings that run.yaml records, and the policy of the newest plan."""
     return {**view.settings, **({"policy": view.merge.plans[-1][1].policy} if view.merge.plans else {})}
 
 
 def _differing(settings: "Sequence[dict[str, Any]]") -> dict[str, tuple[str, ...]]:
-    """Settings that differ between the runs that have them: a script's run.yaml has few of them."""
+    """Settings that differ between the runs that record them; the run.yaml of a script records few."""
     keys = dict.fromkeys(key for values in settings for key in values)
     return {
         key: tuple(str(values.get(key, "")) for values in settings)

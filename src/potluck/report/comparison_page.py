@@ -8,7 +8,7 @@ from potluck.report.view import RunView
 
 
 def render_comparison(comparison: Comparison, views: Sequence[RunView]) -> str:
-    """The page."""
+    """The HTML of the page, with its plots as SVG."""
     plots = drawing()
     runs = [run.run for run in comparison.runs]
     speeds, losses = curves(views)

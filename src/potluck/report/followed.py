@@ -1,4 +1,4 @@
-"""A run that several readers look at again and again: read once, then only what is new; damage is kept, not raised."""
+"""A view of a run that several readers share: a refresh reads only new events; an error is kept, not raised."""
 
 from dataclasses import dataclass, field
 from threading import Lock
@@ -9,14 +9,14 @@ from potluck.report.view import RunView
 
 @dataclass(slots=True)
 class Followed:
-    """A run's view, and what is wrong with it if it cannot be read. Who looks at the view holds the lock."""
+    """A run's view, and the error if the run cannot be read. A reader holds the lock while it uses the view."""
 
     view: RunView
     error: PotluckError | None = None
     lock: Lock = field(default_factory=Lock)
 
     def refresh(self) -> None:
-        """Read what is new; a run that could not be read once is not tried again."""
+        """Read new events; a run that once could not be read is not tried again."""
         with self.lock:
             if self.error is None:
                 try:

@@ -1,4 +1,4 @@
-"""What happened in a run, line by line: comings and goings, plans and their reasons, notices; the last some hundred."""
+"""The history of a run in lines: machines that join or leave, plans with reasons, notices; the last few hundred."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -33,32 +33,32 @@ class Happening:
 
 
 class History:
-    """Lines from the events of all workers."""
+    """The newest lines, made from the events of all workers."""
 
     def __init__(self) -> None:
         self._lines: deque[Happening] = deque(maxlen=_MOST_KEPT)
 
     def take(self, at: float, event: AnyEvent, *, machine: str, has_started: bool) -> None:
-        """An event that is new, of a worker on that machine, which may have started before; most kinds are no line."""
+        """Add a line for a worker's event; most kinds have none. `has_started`: the worker has started before."""
         match event:
             case RunStarted(machine=machine, device=device):
                 kind = "restarted" if has_started else "joined"
-                self._tell(at, machine, kind, f"{kind}, a worker on {device}")
+                self._add(at, machine, kind, f"{kind}, a worker on {device}")
             case RunResumed(step=step, checkpoint=checkpoint):
-                self._tell(at, machine, "resumed", f"loaded its checkpoint of step {step}, {checkpoint}")
+                self._add(at, machine, "resumed", f"loaded its checkpoint of step {step}, {checkpoint}")
             case PlanChanged(step=step, shares=shares, reason=reason) if reason:
                 split = ", ".join(f"{name} {share}" for name, share in shares.items())
-                self._tell(at, "", "plan", f"from step {step}: {split} ({reason})")
+                self._add(at, "", "plan", f"from step {step}: {split} ({reason})")
             case MachineBenched(machine=who, reason=reason, step=step):
                 why = reason.removeprefix(f"{who} is benched: ")
-                self._tell(at, who, "benched", f"benched from step {step}: {why}")
+                self._add(at, who, "benched", f"benched from step {step}: {why}")
             case MachineUnbenched(machine=who, reason=reason, step=step):
-                self._tell(at, who, "unbenched", f"takes part again from step {step}: {reason}")
+                self._add(at, who, "unbenched", f"takes part again from step {step}: {reason}")
             case Notice(text=text):
-                self._tell(at, machine, "notice", text)
+                self._add(at, machine, "notice", text)
 
     def with_absences(self, absences: Iterable[tuple[str, Absence]], pauses: Iterable[Pause] = ()) -> list[Happening]:
-        """All lines, the goings and returns of machines, and the run's pauses, in the order of time."""
+        """All lines, with the absences and returns of machines and the run's pauses, in the order of time."""
         lines = list(self._lines)
         for machine, gap in absences:
             lines.append(Happening(time=gap.since, machine=machine, kind="left", text=f"gone at step {gap.first_step}"))
@@ -71,7 +71,7 @@ class History:
             lines.append(Happening(time=pause.begin, machine="", kind="paused", text=text))
         return sorted(lines, key=lambda line: line.time)
 
-    def _tell(self, at: float, machine: str, kind: str, text: str) -> None:
+    def _add(self, at: float, machine: str, kind: str, text: str) -> None:
         self._lines.append(Happening(time=at, machine=machine, kind=kind, text=text))
 
 

@@ -1,8 +1,8 @@
-"""Step timings of all workers, joined step by step and summed up: exact, in memory that does not grow with the run.
+"""Step timings of all workers, joined by step and summed up: exact, in memory that does not grow with the run.
 
-Steps are kept in blocks until every one of a block is whole, that is until the parts of its workers add up to the
-global batch. Then the block becomes sums. A block that stays incomplete, because somebody's file is missing, is summed
-up without its incomplete steps when the run is far past it.
+A step is whole when the samples of its workers add up to the global batch, and every worker has written its timing.
+Steps are kept in blocks until every step of a block is whole; then the block becomes sums. A block that stays
+incomplete, because a worker's file is missing, is summed up without its incomplete steps when the run is far past it.
 """
 
 from collections import defaultdict
@@ -32,11 +32,11 @@ WAITED_FOR: Final = {
     "rest": _REST,
     "retry": _RETRY,
 }
-"""What a worker does between two exchanges: others wait for all of it alike."""
+"""The parts of a worker's own time between two all-reduces, for which other workers may wait; with their columns."""
 
 
 def step_columns(steps: Sequence[StepCommitted]) -> Floats:
-    """One row a quantity, one column a step; the parts of a step without timing are not numbers."""
+    """One row for each quantity, one column for each step; the compute time of a step without timing is NaN."""
     timings = [step.timing or _UNTIMED for step in steps]
     return np.array(
         [
@@ -55,7 +55,7 @@ def step_columns(steps: Sequence[StepCommitted]) -> Floats:
 
 
 class Sums:
-    """What whole steps add up to."""
+    """Sums over whole steps."""
 
     def __init__(self) -> None:
         self.num_steps = 0
@@ -64,19 +64,19 @@ class Sums:
         self.slowest_link = ""
         self.num_worker_steps: dict[str, int] = defaultdict(int)
         self.done: dict[str, float] = defaultdict(float)
-        """Samples, by worker."""
+        """Samples trained, by worker."""
         self.spent_s: dict[str, dict[str, float]] = defaultdict(lambda: defaultdict(float))
-        """By worker and cause; the causes add up to the worker's time."""
+        """Seconds by worker and cause; the causes add up to the worker's time."""
         self.waits = Waits()
         self._solo: dict[str, dict[float, int]] = defaultdict(lambda: defaultdict(int))
 
     def add(self, names: Sequence[str], steps: Floats, plan: PlanChanged | None) -> None:
-        """Whole steps under one plan; `steps` is workers x quantities x steps, zeros where a worker took no part."""
+        """Add whole steps under one plan; `steps` is workers x quantities x steps, 0 where a worker took no part."""
         own = steps[:, _OWN]
         is_in = own > 0
         num_workers = is_in.sum(axis=0)
         steps_s = steps[:, _FIRST_PART:].sum(axis=1)
-        # All leave an exchange together: who waited least for it waited for the wire only.
+        # All workers finish an all-reduce together: the worker with the shortest wait waited for the network only.
         exchange_s = np.where(is_in, steps[:, _EXCHANGE_WAIT], np.inf)
         wire_s = exchange_s.min(axis=0)
         wait_s = np.where(is_in, steps[:, _EXCHANGE_WAIT] - wire_s, 0.0)
@@ -107,11 +107,10 @@ class Sums:
                 self.spent_s[name][cause] += float(seconds[index])
 
     def solo_speed(self, worker: str) -> float:
-        """Samples/s of a worker alone: the median of what plans took it for, each as often as it had steps; 0 if no
-        plan knew.
+        """A worker's solo speed in samples/s: the median of the plans' estimates, one for each step; 0 if unknown.
 
-        It is at least as fast as it was here while it computed: what plans know of its speed may hold its own waits
-        for data, which then would not count as lost.
+        The result is at least the worker's speed while it computed in this run: an estimate may include the worker's
+        own waits for data, which then would not count as lost.
         """
         speeds, counts = zip(*sorted(self._solo[worker].items()), strict=True)
         told: float = speeds[int(np.searchsorted(np.cumsum(counts), self.num_worker_steps[worker] / 2))]
@@ -120,16 +119,16 @@ class Sums:
 
 
 class Waits:
-    """Who waited how long for whom, and for what it did meanwhile."""
+    """How long each worker waited for each slower worker, by the part of the step in which that one took longer."""
 
     def __init__(self) -> None:
         self.column: dict[str, int] = {}
-        """By worker that waits."""
+        """By waiting worker: its column in `seconds`."""
         self.seconds: dict[str, Floats] = {}
-        """By the worker that others waited for: WAITED_FOR x columns."""
+        """By the worker that others waited for: an array of WAITED_FOR x waiting workers."""
 
     def add(self, names: Sequence[str], steps: Floats, *, slowest: npt.NDArray[np.int64], wait_s: Floats) -> None:
-        """Steps in which all waited for the slowest, each for what that one did longer than itself."""
+        """Add steps; `slowest` has the index of each step's slowest worker, `wait_s` each worker's wait for it."""
         present = np.flatnonzero(steps[:, _OWN].any(axis=1)).tolist()
         columns = [self.column.setdefault(names[index], len(self.column)) for index in present]
         for culprit in np.unique(slowest).tolist():
@@ -143,19 +142,19 @@ class Waits:
 
 
 def _reasons(steps: Floats, culprit: int, wait_s: Floats) -> Floats:
-    """WAITED_FOR x workers: each one's wait for the slowest, by what took that one longer than the one that waits."""
+    """WAITED_FOR x workers: each worker's wait, divided among the parts in which the culprit took longer than it."""
     longer = np.stack([np.maximum(0.0, steps[culprit, part] - steps[:, part]) for part in WAITED_FOR.values()])
     total = longer.sum(axis=0)
-    longer[list(WAITED_FOR).index("compute")] += total == 0  # it was late from the step before
+    longer[list(WAITED_FOR).index("compute")] += total == 0  # the culprit was late from the step before
     return np.asarray((wait_s * longer / np.where(total > 0, total, 1.0)).sum(axis=2))
 
 
 class Ledger:
-    """Steps as they come, worker by worker, and the sums of those that are whole."""
+    """Collects steps worker by worker, and sums up those that are whole."""
 
     def __init__(self, *, first_step: int = 1, most_pending: int | None = MOST_PENDING) -> None:
         self.plans: dict[int, PlanChanged] = {}
-        """By the first step that each is for."""
+        """By the first step that each plan is for."""
         self._first_step = first_step
         self._most_pending = most_pending
         self._pending: dict[int, dict[str, Floats]] = {}
@@ -164,12 +163,12 @@ class Ledger:
 
     @property
     def num_plan_changes(self) -> int:
-        """Without the first plan, and those that were only told again."""
+        """How many plans after the first changed the split."""
         in_order = [plan for _, plan in sorted(self.plans.items())]
         return sum(later.replaces(before.shares) for before, later in pairwise(in_order))
 
     def add(self, worker: str, numbers: npt.NDArray[np.int64], columns: Floats) -> None:
-        """Steps of one worker, with their numbers; a step that comes again counts as it was done last."""
+        """Add steps of one worker by number; a repeated step replaces the earlier one until its block is summed up."""
         blocks = numbers // BLOCK_STEPS
         for block in np.unique(blocks).tolist():
             if block < self._folded_before and block not in self._pending:
@@ -181,7 +180,7 @@ class Ledger:
             rows[worker][:, numbers[mine] - block * BLOCK_STEPS] = columns[:, mine]
 
     def fold(self) -> None:
-        """Turn blocks that are whole, and those far behind, into sums."""
+        """Turn blocks that are whole, or far behind the newest block, into sums."""
         if self._most_pending is None or not self._pending:
             return
         newest = max(self._pending)
@@ -194,7 +193,7 @@ class Ledger:
                 self._folded_before = max(self._folded_before, block + 1)
 
     def sums(self) -> Sums:
-        """Of all whole steps so far."""
+        """The sums of all whole steps so far."""
         sums = deepcopy(self._sums)
         for block in sorted(self._pending):
             self._sum_up(block, sums)
@@ -213,17 +212,17 @@ class Ledger:
         whole = self._whole(block)
         names = list(self._pending[block])
         rows = np.stack([self._pending[block][name] for name in names])
-        rows = np.where(rows[:, _OWN : _OWN + 1] > 0, rows, 0.0)  # who took no samples does not count
+        rows = np.where(rows[:, _OWN : _OWN + 1] > 0, rows, 0.0)  # a worker without samples does not count
         for begin, end, plan in _segments(self.plans, block * BLOCK_STEPS, (block + 1) * BLOCK_STEPS):
             part = slice(begin - block * BLOCK_STEPS, end - block * BLOCK_STEPS)
             steps = rows[:, :, part][:, :, whole[part]]
-            # Steps before the first plan have nothing to be held against; they count where there is no plan at all.
+            # Steps before the first plan have no prediction to compare with; they count only in a run without plans.
             if steps.shape[2] and (plan is not None or not self.plans):
                 sums.add(names, steps, plan)
 
 
 def _segments(plans: Mapping[int, PlanChanged], begin: int, end: int) -> list[tuple[int, int, PlanChanged | None]]:
-    """Stretches of steps with the newest plan of those made for them or for earlier ones."""
+    """Split the steps from `begin` to `end` by the plan in force: (begin, end, plan), None before the first plan."""
     before = [first for first in plans if first <= begin]
     starts = [begin, *sorted(first for first in plans if begin < first < end), end]
     in_force = [plans[max(before)] if before else None, *(plans[first] for first in starts[1:-1])]

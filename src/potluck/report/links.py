@@ -1,4 +1,4 @@
-"""Whose link slows the exchange of all: concluded from the rates at which workers really sent."""
+"""Finds the machine whose link slows the all-reduce for all workers, from the rates at which workers really sent."""
 
 from collections import defaultdict
 from collections.abc import Mapping
@@ -8,15 +8,16 @@ from potluck.planning.cluster import CLEARLY_SLOWER
 
 
 class SendingRates:
-    """What machines told of their rates, and their addresses."""
+    """Sending rates and addresses of machines, from their MachineUsed events."""
 
     def __init__(self) -> None:
         self._machine_at: dict[str, set[str]] = defaultdict(set)
         self._slowness: dict[tuple[str, str], tuple[float, int]] = {}
-        """Seconds a byte, added up, and how often; so a way that was slow for a while is not hidden by better times."""
+        """By machine and peer address: the sum and the number of measured seconds per byte. The mean of seconds, not of
+        rates, keeps a link visible that was slow for a while."""
 
     def add(self, machine: str, used: MachineUsed) -> None:
-        """One look at a machine."""
+        """Add one MachineUsed event of a machine."""
         if used.address:
             self._machine_at[used.address].add(machine)
         for peer, rate in used.sending_bytes_per_s.items():
@@ -24,7 +25,7 @@ class SendingRates:
             self._slowness[machine, peer] = (seconds + 1 / rate, count + 1)
 
     def slowest_link(self) -> str:
-        """The machine, if one stands out."""
+        """The machine whose link is clearly the slowest; empty if there is none."""
         rates = {}
         for (machine, peer), (seconds, count) in self._slowness.items():
             at = self._machine_at.get(peer, set())
@@ -34,7 +35,10 @@ class SendingRates:
 
 
 def slowest_of(rates: Mapping[tuple[str, str], float]) -> str:
-    """Both ends of a slow way see the same rate. A machine stands out if none of its ways is as fast as the others'."""
+    """The machine whose fastest link is clearly slower than that of any other machine; empty if there is none.
+
+    Fastest links are compared because both ends of a slow link measure the same low rate.
+    """
     best: dict[str, float] = defaultdict(float)
     for pair, rate in rates.items():
         for machine in pair:

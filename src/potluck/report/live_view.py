@@ -1,4 +1,4 @@
-"""What is new in a run while its workers' events come in: every step, epoch and notice once, whoever told it first."""
+"""Events of a run as they arrive from all workers: every step, epoch and notice once, from its first writer."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -25,36 +25,37 @@ from potluck.events.types import (
 from potluck.report.merge import Merge
 from potluck.report.same_event import key_of
 
-_FILES_S = 3.0  # files of other machines come so much later, at the most
+_FILES_S = 3.0  # events of other machines arrive at most so much later
 
 
 class LiveView:
-    """Workers commit the same steps, so the first to tell of one tells it for all.
+    """Merges the events of all workers: workers commit the same steps, so the first event about a step is enough.
 
-    A resumed run goes on from the newest checkpoint of all workers; who has an older one is healed. So which
-    checkpoint that is, is told when its next step is committed, or when the files of all workers must have come.
+    A resumed run goes on from the newest checkpoint of all workers; a worker with an older one is healed. The view
+    names that checkpoint when the step after it is committed, or when events of all workers must have arrived.
     """
 
     def __init__(self, since: float = 0.0) -> None:
         self.state = RunState()
         self._since = since
         self._loaded: list[tuple[int, str]] = []
-        """The steps of checkpoints that workers begin with, and what each is called."""
-        self._own_words: set[tuple[str, int]] = set()
-        """What a worker says of its checkpoint, by file and sequence number."""
+        """The step and the name of each checkpoint that a worker has loaded."""
+        self._checkpoint_notices: set[tuple[str, int]] = set()
+        """The file and sequence number of each worker's own Notice about the checkpoint that it has loaded."""
         self.merge = Merge()
         self._began_at: float | None = None
         self._has_gone_on = False
         self._told: set[object] = set()
         self._metric_steps: dict[str, int] = {}
-        self._tellers: dict[str, str] = {}
+        self._usage_files: dict[str, str] = {}
+        """By machine: the worker's file whose MachineUsed events are passed on."""
         self.damaged: dict[str, EventLogError] = {}
-        """Files with a line that is no event, and what was wrong with the first such line."""
+        """By file with a damaged line: the error of the first such line."""
 
     def take(self, chunks: list[tuple[str, str]]) -> Iterator[tuple[Record, RunState]]:
-        """What is new in some lines of several workers' files, in the order in which it happened.
+        """Yield the new events in (file, lines) chunks, in the order of their times, each with the state after it.
 
-        What happened before `since` is not: it belongs to an earlier start of the run.
+        Events before `since` are skipped: they belong to an earlier start of the run.
         """
         told: list[tuple[Record, str]] = []
         for file, lines in chunks:
@@ -73,16 +74,16 @@ class LiveView:
                 yield record, replace(self.state, machine=_machine(file)) if is_use else self.state
 
     def _is_of_a_checkpoint(self, record: Record, file: str) -> bool:
-        """Whether it is about the checkpoint that a worker begins with."""
+        """Whether the record is about the checkpoint that one worker has loaded; remembers that checkpoint."""
         if isinstance(record.event, RunResumed):
-            self._own_words.add((file, record.sequence + 1))
+            self._checkpoint_notices.add((file, record.sequence + 1))
             if not self._has_gone_on:
                 self._loaded.append((record.event.step, f"{_machine(file)}'s {record.event.checkpoint}"))
             return True
-        return (file, record.sequence) in self._own_words and isinstance(record.event, Notice)
+        return (file, record.sequence) in self._checkpoint_notices and isinstance(record.event, Notice)
 
     def _go_on(self, record: Record, step: int) -> Iterator[tuple[Record, RunState]]:
-        """Where the run goes on, told at one of its first steps."""
+        """Yield a Notice that names the checkpoint which the run goes on from, at one of the run's first steps."""
         self._began_at = record.time if self._began_at is None else self._began_at
         loaded, name = max(self._loaded, default=(-1, ""))
         self._has_gone_on = loaded == step - 1 or record.time - self._began_at > _FILES_S
@@ -91,7 +92,7 @@ class LiveView:
             yield msgspec.structs.replace(record, event=Notice(text=text)), self.state
 
     def _parse(self, lines: bytes, file: str) -> list[Record]:
-        """The events of a file that can be read: one damaged line must not end what everybody else has to tell."""
+        """The events of a file's lines, without damaged lines: one of these must not hide all other events."""
         try:
             return parse_lines(lines, Path(file))
         except EventLogError as error:
@@ -103,7 +104,7 @@ class LiveView:
         return records
 
     def end(self, reason: str) -> tuple[Record, RunState]:
-        """The run's end is the host's to tell: one worker's end is not the run's."""
+        """A RunEnded event with the host's reason: the RunEnded event of one worker is not the end of the run."""
         ended = RunEnded(reason=cast("Literal['finished', 'stopped', 'failed']", reason), step=self.state.step)
         record = Record(sequence=0, time=self.state.updated_at, event=ended)
         self.state = apply(self.state, record)
@@ -117,8 +118,8 @@ class LiveView:
                 is_new = any(step > self._metric_steps.get(name, -1) for name in values)
                 self._metric_steps.update(dict.fromkeys(values, step) if is_new else {})
                 return is_new
-            case MachineUsed():  # of several workers on a machine, one tells
-                return self._tellers.setdefault(_machine(file), file) == file
+            case MachineUsed():  # one worker's measurements stand for its machine
+                return self._usage_files.setdefault(_machine(file), file) == file
             case CheckpointSaved():
                 return True
             case RunEnded():

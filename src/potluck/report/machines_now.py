@@ -1,4 +1,4 @@
-"""What each machine of a run does just now: its part of a step, whether the others wait for it, benched or away."""
+"""What each machine of a run does now: its share of the samples, whether others wait for it, benched or away."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from potluck.report.timeline import COLUMNS
 _RECENT_STEPS: Final = 20
 _AWAY_S: Final = 10.0
 _MUCH: Final = 0.15
-"""Part of a step that others must wait for a machine before that is worth a word."""
+"""A machine is slow if the others wait for it longer than this fraction of a step."""
 _STATES: Final = ("training", "benched", "away")
 _STEPS, _SAMPLES, _OWN, _SECONDS = (COLUMNS.index(name) for name in ("steps", "samples", "own_samples", "seconds"))
 _OWN_WORK: Final = [COLUMNS.index(name) for name in ("data_wait", "compute", "commit", "rest")]
@@ -22,13 +22,13 @@ _OWN_WORK: Final = [COLUMNS.index(name) for name in ("data_wait", "compute", "co
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineNow:
-    """One machine at a glance."""
+    """The share and the state of one machine now."""
 
     machine: str
     part: float
-    """Of the samples of its last steps, 0 to 1."""
+    """The machine's fraction of the samples of its last steps, 0 to 1."""
     others_wait_s: float
-    """Seconds a step that the other machines wait for it; 0 where that is little."""
+    """Seconds a step that the other machines wait for this machine; 0 if that is little."""
     state: str
     """training, benched or away."""
 
@@ -41,7 +41,7 @@ class MachineNow:
 
 
 def machines_now(merge: Merge, benched: Collection[str]) -> list[MachineNow]:
-    """Every machine that has committed a step, in the order of its first one."""
+    """Every machine that has committed a step, in the order of `merge.workers`."""
     last_at = {name: worker.step_at - merge.ahead_s(name) for name, worker in merge.workers.items() if worker.recent}
     newest_at = max(last_at.values(), default=0.0)
     states: dict[str, str] = {}
@@ -66,14 +66,14 @@ def machines_now(merge: Merge, benched: Collection[str]) -> list[MachineNow]:
 
 
 def machines_line(merge: Merge, benched: Collection[str], expected: Collection[str] = ()) -> str:
-    """All of them in one line, with those of the run that have told of no step; empty for a run of one machine."""
+    """All machines in one line, with the `expected` ones that have no step yet; empty for a run on one machine."""
     told = {machine.machine: machine.text for machine in machines_now(merge, benched)}
     silent = [f"{name} {'benched' if name in benched else 'no step yet'}" for name in expected if name not in told]
     return f"shares: {', '.join([*told.values(), *silent])}" if told and len(told) + len(silent) > 1 else ""
 
 
 def _waits_s(sums: dict[str, list[Floats]]) -> dict[str, float]:
-    """The machine that takes longest, by as much as it takes longer than the next."""
+    """The slowest machine, and by how many seconds a step it is slower than the next; empty if that is little."""
     own_s = {machine: max(float(of[_OWN_WORK].sum() / of[_STEPS]) for of in found) for machine, found in sums.items()}
     if len(own_s) < 2:
         return {}

@@ -1,4 +1,4 @@
-"""All workers' events of a run, joined once: views, accounts, histories and displays are made of this."""
+"""Merges the events of all workers of a run: views, accounts, histories and displays are made from the result."""
 
 from bisect import bisect
 from collections.abc import Sequence
@@ -30,34 +30,34 @@ from potluck.report.worker import WorkerEvents
 
 
 class Merge:
-    """Takes each worker's events in their order. Times are on the clock of the first worker."""
+    """Takes each worker's events in their order. Times are on the clock of the worker that was added first."""
 
     def __init__(self, *, first_step: int = 1, most_pending: int | None = MOST_PENDING) -> None:
         self.workers: dict[str, WorkerEvents] = {}
         self.num_events = 0
         self.plans: list[tuple[float, PlanChanged]] = []
-        """Those that changed the split, in the order of time."""
+        """The plans that changed the split, with their times, in the order of time."""
         self.scores: dict[tuple[int, str], tuple[float, Evaluated]] = {}
         self.timeline = Timeline()
         self.history = History()
         self.benchings: dict[tuple[str, int], bool] = {}
-        """By machine and step: True where it was benched, False where it took part again."""
+        """By machine and step: True where the machine was benched, False where it was unbenched."""
         self._benched: dict[str, tuple[float, str]] = {}
-        """By machine: when that was told last, and why; no reason where it takes part again."""
+        """By machine: the time and reason of its last bench; an empty reason if the machine takes samples again."""
         self._told: set[object] = set()
         self._ledger = Ledger(first_step=first_step, most_pending=most_pending)
         self._links = SendingRates()
 
     def add_worker(self, name: str) -> WorkerEvents:
-        """The worker of that name, known from now on."""
+        """The worker of that name, added if it is new."""
         return self.workers.setdefault(name, WorkerEvents(name))
 
     def take(self, name: str, records: Sequence[Record]) -> None:
-        """The next events of one worker."""
+        """Add the next events of one worker."""
         worker = self.add_worker(name)
         self.num_events += len(records)
         uses = [(record.time, record.event) for record in records if isinstance(record.event, MachineUsed)]
-        if uses:  # every few seconds: they must not cut steps into short groups
+        if uses:  # they come every few seconds, and must not cut steps into short groups
             ahead_s = self.ahead_s(name)
             worker.used.extend((at - ahead_s, used) for at, used in uses)
             records = [record for record in records if type(record.event) is not MachineUsed]
@@ -74,11 +74,11 @@ class Merge:
             self._links.add(worker.machine, used)
 
     def fold(self) -> None:
-        """Turn steps of which all workers have told into sums."""
+        """Turn steps into sums once the events of all their workers have arrived."""
         self._ledger.fold()
 
     def ahead_s(self, name: str) -> float:
-        """By how much a worker's clock is ahead of the first one's."""
+        """Seconds by which a worker's clock is ahead of the first worker's."""
         return self.workers[name].marks.ahead_of(next(iter(self.workers.values())).marks)
 
     @property
@@ -88,17 +88,17 @@ class Merge:
 
     @property
     def samples_per_s(self) -> float:
-        """Mean throughput over all committed steps, by the worker that saw most of them."""
+        """Mean throughput over all committed steps, from the worker that saw the most samples."""
         states = [worker.state for worker in self.workers.values()]
         return max(states, key=lambda state: state.samples_seen, default=RunState()).samples_per_s
 
     @property
     def regroup_s(self) -> float:
-        """What machines coming and going cost those who stayed: all wait together, so the longest wait tells."""
+        """Seconds that workers lost when machines joined or left: all wait together, so the largest sum counts."""
         return max((worker.regroup_s for worker in self.workers.values()), default=0.0)
 
     def account(self) -> Account | None:
-        """Where the time went, of all whole steps so far."""
+        """The account of all whole steps so far; None if no step is whole."""
         machine_of = {name: worker.machine for name, worker in self.workers.items()}
         slowest = self._links.slowest_link()
         return account_of(self._ledger, machine_of=machine_of, benched=self.benched, slowest_link=slowest)
@@ -153,7 +153,7 @@ class Merge:
                 self.scores[step, name] = (at, event)
 
     def _is_new(self, record: Record) -> bool:
-        """Whether nobody has told of it: every worker tells of a plan, and of large runs that is long."""
+        """Whether no worker has written an event about the same fact before; a RunStarted event is always new."""
         key = key_of(record.event)
         is_new = key not in self._told or isinstance(record.event, RunStarted)
         self._told.add(key)

@@ -1,4 +1,4 @@
-"""Where people already look: a run's numbers into TensorBoard's files or an MLflow run, while it trains."""
+"""Sends a run's numbers to TensorBoard files or to an MLflow run while it trains."""
 
 import importlib.util
 import time
@@ -18,11 +18,11 @@ from potluck.report.scalars import scalars
 Outlet: TypeAlias = Callable[[Record, RunState], None]
 _BATCH_S = 2.0
 _MLFLOW_STATES = {"finished": "FINISHED", "stopped": "KILLED", "failed": "FAILED"}
-_MOST_IN_BATCH = 500  # MLflow takes at most 1000 at once
+_MOST_IN_BATCH = 500  # MLflow takes at most 1000 metrics at once
 
 
 def check_outlet(kind: str | None) -> None:
-    """Refuse a word that is none, or one whose package is missing, before anything is started for it."""
+    """Refuse an unknown outlet, or one whose package is not installed, before the run starts."""
     if kind is None:
         return
     if kind not in OUTLETS:
@@ -33,9 +33,9 @@ def check_outlet(kind: str | None) -> None:
 
 @contextmanager
 def open_outlet(kind: str | None, folder: RunFolder, settings: Mapping[str, Any] | None = None) -> Iterator[Outlet]:
-    """Something that takes every event of a run once; without a kind it does nothing.
+    """Open an outlet: a function that takes every event of a run once, and does nothing if `kind` is None.
 
-    Settings are those in the run's folder, unless that is on another machine.
+    `settings` are those of the run; None reads them from the run's folder.
     """
     check_outlet(kind)
     if kind is None:
@@ -62,7 +62,7 @@ class _TensorBoard:
         from tensorboard.compat.proto.event_pb2 import Event  # noqa: PLC0415
         from tensorboard.compat.proto.summary_pb2 import Summary  # noqa: PLC0415
 
-        if self._writer is None:  # the run's folder is there now
+        if self._writer is None:  # the run's folder exists from the first event on
             self._writer = self._make_writer(str(self._folder))
         step, values = scalars(record, state)
         if values:
@@ -75,7 +75,7 @@ class _TensorBoard:
 
 
 class _MLflow:
-    """One MLflow run for the whole run, wherever MLFLOW_TRACKING_URI says; resuming goes on with it."""
+    """One MLflow run, at MLFLOW_TRACKING_URI, for the whole Potluck run; a resumed run goes on with the same one."""
 
     def __init__(self, folder: RunFolder, settings: Mapping[str, Any] | None) -> None:
         import mlflow  # noqa: PLC0415
@@ -127,7 +127,7 @@ class _MLflow:
             ) from None
 
     def _begin(self) -> None:
-        """The run's folder is there now."""
+        """Find or create the MLflow run; called at the first event, when the run's folder exists."""
         if self._id_file.is_file():
             self._id = self._id_file.read_text().strip()
             return
@@ -143,7 +143,7 @@ class _MLflow:
         return self._settings or {}
 
     def _send(self) -> None:
-        """In the background: training does not wait for a server."""
+        """Send the waiting metrics in the background: training does not wait for the MLflow server."""
         if self._waiting:
             self._last_batch = self._client.log_batch(self._id, metrics=self._waiting, synchronous=False)
         self._waiting, self._sent_at = [], time.monotonic()

@@ -1,4 +1,4 @@
-"""How fast a run goes and what its steps consist of, now and over all: pure functions of a run's view."""
+"""Throughput of a run, and the parts of a mean step, recent or overall: pure functions of a run's view."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -27,7 +27,7 @@ def parts(view: RunView) -> dict[str, dict[str, float]]:
 
 
 def recent_parts(view: RunView, seconds: float) -> dict[str, dict[str, float]]:
-    """The same over the last seconds."""
+    """The mean step of every machine by part, in seconds, over the last seconds."""
     return _mean_parts(view, {name: worker.sum_of_recent(seconds) for name, worker in view.merge.workers.items()})
 
 

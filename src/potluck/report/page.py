@@ -16,7 +16,7 @@ from potluck.report.words import duration, percent
 
 
 def render(view: RunView) -> str:
-    """The page."""
+    """The HTML of the page, with its plots as SVG."""
     plots = drawing()
     charts = {
         "throughput": (plots.throughput, rows.throughput_rows(view)),
@@ -41,7 +41,7 @@ def render(view: RunView) -> str:
 
 
 def drawing() -> ModuleType:
-    """The module that draws; only those who want pictures install what it needs."""
+    """The plots module, or a ReportError if one of its packages, an optional extra, is not installed."""
     try:
         import jinja2  # noqa: F401, PLC0415
         import vl_convert  # noqa: F401, PLC0415
@@ -55,7 +55,7 @@ def drawing() -> ModuleType:
 
 
 def make_page(template: str, **values: Any) -> str:
-    """A page of one of the templates beside this file."""
+    """Render one of the templates beside this file."""
     import jinja2  # noqa: PLC0415
 
     environment = jinja2.Environment(

@@ -1,7 +1,7 @@
-"""Plots of rows, made with Altair: the same for pages and for files. Colours can be told apart by everybody.
+"""Plots of rows, made with Altair, the same for pages and for files; colour-blind people can tell the colours apart.
 
-What a plot looks like depends on few words (names, how many machines there are), so it is made once; a page that is
-refreshed only brings new rows. Altair would copy and check every row each time.
+A plot's Vega-Lite specification depends on names, units and counts but not on rows, so it is made once and cached. A
+refreshed page only brings new rows: with rows inside the chart, Altair would copy and check every row each time.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _HEIGHT = 220
 _ROOM = 1.15  # for the figure at the end of the longest bar
 _KEPT = 128
 _UNITS = {"seconds": (1.0, 300.0), "minutes": (60.0, 3 * 3600.0), "hours": (3600.0, 3 * 86400.0)}
-"""How many seconds a unit has, and up to how many it is the one that people read most easily."""
+"""By unit of time: its length in seconds, and the longest time axis, in seconds, that is shown in this unit."""
 _DAY_S = 86400.0
 _PAPER = {
     "background": "transparent",
@@ -34,18 +34,18 @@ _PAPER = {
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """Rows, and how they are drawn in the words of Vega-Lite."""
+    """Rows, and the Vega-Lite specification that draws them."""
 
     rows: Rows
     spec: dict[str, Any]
 
     @property
     def height(self) -> int:
-        """Of the plot itself, without axes and legends."""
+        """The height of the plot itself, without axes and legends."""
         return int(self.spec["height"])
 
     def to_svg(self, width: int = 640) -> str:
-        """A picture that needs nothing else; texts take the colour of the page that it stands in."""
+        """The plot as a self-contained SVG; the page around it sets the colour of its texts."""
         import vl_convert  # noqa: PLC0415  starts a JavaScript engine
 
         whole = {**self.spec, "data": {"values": self.rows}, "width": width, "config": _PAPER}
@@ -61,7 +61,7 @@ def throughput(rows: Rows) -> Plot:
 
 
 def shares(rows: Rows, machines: Sequence[str]) -> Plot:
-    """Each machine's part of the samples."""
+    """Each machine's fraction of the samples over time."""
     return Plot(rows, deepcopy(_shares(tuple(machines), _unit(rows))))
 
 
@@ -81,22 +81,22 @@ def scores(rows: Rows) -> Plot:
 
 
 def presence(rows: Rows) -> Plot:
-    """Machines coming and going."""
+    """When each machine was here, benched, away or paused."""
     return Plot(rows, deepcopy(_presence(tuple(dict.fromkeys(row["machine"] for row in rows)), _unit(rows))))
 
 
 def usage(rows: Rows, what: str, machines: Sequence[str]) -> Plot:
-    """One quantity of every machine."""
+    """One usage quantity of every machine over time."""
     return Plot([row for row in rows if row["what"] == what], deepcopy(_usage(what, tuple(machines), _unit(rows))))
 
 
 def by_run(rows: Rows, y: str, title: str, runs: Sequence[str], *, from_zero: bool = False) -> Plot:
-    """One quantity over time, a line a run."""
+    """One quantity over time, with a line for each run."""
     return Plot(rows, deepcopy(_by_run(y, title, tuple(runs), from_zero, _unit(rows))))
 
 
 def bars_by_run(rows: Rows, value: str, title: str, runs: Sequence[str]) -> Plot:
-    """One figure a run, in the order given; its value stands at the end of the bar."""
+    """One bar for each run, in the order given; the value stands at the end of the bar."""
     room = _ROOM * max(row[value] for row in rows) or 1
     return Plot(rows, deepcopy(_bars_by_run(value, title, tuple(runs), room)))
 
@@ -214,7 +214,7 @@ def _chart() -> alt.Chart:
 
 
 def _unit(rows: Rows) -> str:
-    """The unit of time for rows that go so far."""
+    """The unit of the time axis, chosen by the latest time in the rows."""
     longest = max((max(row["t"], row.get("until", 0.0)) for row in rows), default=0.0)
     return next((unit for unit, (_, most_s) in _UNITS.items() if longest <= most_s), "days")
 
@@ -232,7 +232,7 @@ def _time(unit: str) -> alt.X:
 
 
 def _spec(chart: Any, height: int = _HEIGHT) -> dict[str, Any]:
-    """As Vega-Lite reads it, without data and without Altair's own look."""
+    """The chart's Vega-Lite specification, without data and without Altair's own theme."""
     whole: dict[str, Any] = chart.properties(height=height, width="container").to_dict()
     return {key: value for key, value in whole.items() if key not in ("data", "config")}
 

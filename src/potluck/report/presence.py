@@ -1,9 +1,9 @@
-"""Which steps of a run each worker took part in, and when nobody trained it: pure functions over stretches of steps.
+"""Which steps of a run each worker committed, and when no process trained the run: pure functions on step ranges.
 
-A run that is resumed goes back to a checkpoint: what was committed after that checkpoint did not last, and is done
-again. A worker's own checkpoint says nothing about it, because a worker with an older one is healed by its peers. So
-only committed steps count here: a step that is committed again, later than its last commit, takes the place of that
-one and of all that followed it.
+A resumed run goes back to a checkpoint: steps that were committed after that checkpoint are undone and trained again.
+The checkpoint that one worker loads does not show which steps: peers heal a worker whose checkpoint is older. So only
+committed steps count here: when a step is committed again, its new commit replaces the earlier commit and undoes all
+steps that followed the earlier one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-"""The first and the last of some steps in a row."""
+"""The first and the last of consecutive steps."""
 Period: TypeAlias = tuple[float, float]
 
 LEAST_PAUSE_S: Final = 1.0
-_SAME_COMMIT_S: Final = 1.0  # all workers commit a step within one exchange, and clocks are known about as well
+_SAME_COMMIT_S: Final = 1.0  # commits of one step on several workers lie closer together, clock errors included
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stretch:
-    """Steps in a row that one process of a worker committed; none if the last is before the first."""
+    """Consecutive steps that one process of a worker committed; empty if last_step < first_step."""
 
     first_step: int
     last_step: int
@@ -29,7 +29,7 @@ class Stretch:
 
 
 def lasting(stretches: Mapping[str, Sequence[Stretch]]) -> dict[str, list[Stretch]]:
-    """The same stretches without the steps that did not last; times stay. All times are on one clock."""
+    """The stretches without steps that were undone; their times stay as they are. All times are on one clock."""
     kept = {name: list(own) for name, own in stretches.items()}
     starts = sorted((piece.since, piece.first_step) for own in kept.values() for piece in own)
     ends = sorted((piece.until, piece.last_step) for own in kept.values() for piece in own)
@@ -45,14 +45,14 @@ def lasting(stretches: Mapping[str, Sequence[Stretch]]) -> dict[str, list[Stretc
 
 
 def _undo(piece: Stretch, first_step: int, again_at: float) -> Stretch:
-    """A stretch without the steps that were done again."""
+    """The stretch without its steps from `first_step` on, if it ended before that step was committed again."""
     if piece.until >= again_at - _SAME_COMMIT_S or piece.last_step < first_step:
         return piece
     return replace(piece, last_step=first_step - 1)
 
 
 def steps_of(stretches: Iterable[Stretch]) -> list[Span]:
-    """All steps that are in one of the stretches, as few spans, in order."""
+    """All steps of the stretches, as ordered spans that neither overlap nor touch."""
     spans: list[Span] = []
     for first, last in sorted((piece.first_step, piece.last_step) for piece in stretches):
         if last < first:
@@ -65,7 +65,7 @@ def steps_of(stretches: Iterable[Stretch]) -> list[Span]:
 
 
 def without(spans: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
-    """The steps of some spans that are in none of others; both are in order."""
+    """The steps of `spans` that are not in `taken`; both are in order."""
     left: list[Span] = []
     index = 0
     for first, last in spans:
@@ -89,18 +89,18 @@ def num_steps(spans: Iterable[Span]) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pause:
-    """A time in which no process trained the run, and where it went on after that."""
+    """A time in which no process trained the run, and the step from which the run went on afterwards."""
 
     begin: float
     end: float
     resumed_after: int | None
-    """The last step that lasted; None while no step is committed after the pause."""
+    """The last step that was not undone; None until a step is committed after the pause."""
     num_undone: int
     """Steps that were committed before the pause and had to be done again."""
 
 
 def find_pauses(sessions: Iterable[Period], stretches: Iterable[Stretch]) -> list[Pause]:
-    """The pauses of a run, from the lives of its processes and all that they committed, on one clock."""
+    """The pauses of a run, from the lifetimes of its processes and the steps they committed, on one clock."""
     pieces = list(stretches)
     found = []
     for begin, end in pauses(sessions):
@@ -113,7 +113,7 @@ def find_pauses(sessions: Iterable[Period], stretches: Iterable[Stretch]) -> lis
 
 
 def pauses(sessions: Iterable[Period], least_s: float = LEAST_PAUSE_S) -> list[Period]:
-    """Between the lives of all processes of a run: when none of them was there."""
+    """Periods of at least `least_s` in which no process of the run was alive."""
     found: list[Period] = []
     until: float | None = None
     for begin, end in sorted(sessions):
@@ -124,7 +124,7 @@ def pauses(sessions: Iterable[Period], least_s: float = LEAST_PAUSE_S) -> list[P
 
 
 def cut(period: Period, taken: Sequence[Period]) -> list[Period]:
-    """What is left of a period without others, which are in order."""
+    """The parts of a period that are in none of the `taken` periods, which are in order."""
     begin, end = period
     left: list[Period] = []
     for first, last in taken:

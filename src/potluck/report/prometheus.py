@@ -1,4 +1,4 @@
-"""Runs as Prometheus reads them: a pure function from views to its text format."""
+"""Metrics of runs for Prometheus: a pure function from views to the Prometheus text format."""
 
 from collections.abc import Iterable
 
@@ -31,7 +31,7 @@ _HELP = {
 
 
 def expose(views: Iterable[RunView], damaged: Iterable[str] = ()) -> str:
-    """The text of a scrape; a value that is not known is left out. Damaged runs are told of by name."""
+    """The answer to a scrape; values that are not known are left out. `damaged` names runs that cannot be read."""
     samples: dict[str, list[str]] = {name: [] for name in _HELP}
     for view in views:
         for name, value, labels in [*_of_run(view), *_of_machines(view)]:

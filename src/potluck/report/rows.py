@@ -1,4 +1,4 @@
-"""What the plots show, as plain rows: pure functions of a run's view. Times are seconds since the run began."""
+"""The data of the plots, as plain rows: pure functions of a run's view. Times are seconds since the run began."""
 
 from typing import Any, TypeAlias
 
@@ -19,13 +19,14 @@ _MOST_MOMENTS = 2000
 
 
 def throughput_rows(view: RunView) -> Rows:
-    """Samples/s that the run achieved over time, and the sum of what its machines would do alone."""
+    """Samples/s that the run achieved over time, and the sum of its machines' solo speeds."""
     _, starts, width_s, sums = view.series()
     rows: Rows = []
     for index, start in enumerate(starts.tolist()):
         steps, seconds = sums[:, index, _STEPS], sums[:, index, _SECONDS]
         if steps.any():
-            # Steps are counted where they end, so a bin's own width would make saw teeth: what they took does not.
+            # A step counts in the bin where it ends: dividing by the bin's width would draw a sawtooth, so divide by
+            # the time that the steps took.
             took_s = seconds[steps == steps.max()].min()
             wide_s = min(width_s, view.updated_at - start)
             speed = float(sums[:, index, _OWN].sum() / took_s) if took_s else 0.0
@@ -110,9 +111,9 @@ def score_rows(view: RunView) -> Rows:
 
 
 def presence_rows(view: RunView) -> Rows:
-    """When each machine took part, and when it was away, benched or the whole run paused.
+    """The periods in which each machine was here, benched or away, or the whole run was paused.
 
-    Of very many machines, those that were not always here.
+    At most _MOST_LINES machines are shown, first of all those that were not always here.
     """
     stretches: dict[str, Rows] = {machine: [] for machine in view.machines}
     paused = [(pause.begin, pause.end) for pause in view.attendance.pauses]
@@ -142,7 +143,7 @@ def presence_rows(view: RunView) -> Rows:
 
 
 def usage_rows(view: RunView) -> Rows:
-    """CPU, memory, network, GPU and power of every machine, where it is known; of many machines, fewer moments."""
+    """CPU, memory, network, GPU and power of every machine, where known; of many measurements only every n-th."""
     rows: Rows = []
     label = _labels(view)
     every = max(1, -(-sum(len(worker.used) for worker in view.merge.workers.values()) // _MOST_MOMENTS))
@@ -175,7 +176,7 @@ def _use(used: MachineUsed) -> dict[str, float]:
 
 
 def _benchings(view: RunView) -> list[tuple[float, int, str, float]]:
-    """Stretches in which a machine was in the plan without samples."""
+    """Periods in which a plan gave a machine's worker no samples: (begin, index of the plan, machine, end)."""
     found = []
     for index, (at, plan) in enumerate(view.merge.plans):
         until = view.merge.plans[index + 1][0] if index + 1 < len(view.merge.plans) else view.updated_at
@@ -184,19 +185,19 @@ def _benchings(view: RunView) -> list[tuple[float, int, str, float]]:
 
 
 def _labels(view: RunView) -> dict[str, str]:
-    """Machines by their names; where there are more than colours, the rest is one."""
+    """The label of each machine: its name; with more machines than colours, the last ones share the label OTHERS."""
     machines = view.machines
     few = len(machines) <= _MOST_MACHINES
     return {name: name if few or index < _MOST_MACHINES - 1 else OTHERS for index, name in enumerate(machines)}
 
 
 def machine_labels(view: RunView) -> list[str]:
-    """The names that share_rows uses."""
+    """The labels that share_rows and usage_rows use for machines."""
     return list(dict.fromkeys(_labels(view).values()))
 
 
 def _at(view: RunView, at: float, **values: Any) -> dict[str, Any]:
-    """A row of a moment: inside a pause it is the nearer end of it."""
+    """A row at a moment; a moment inside a pause is moved to the nearer end of that pause."""
     for pause in view.attendance.pauses:
         if pause.begin < at < pause.end:
             at = pause.begin if at - pause.begin < pause.end - at else pause.end
@@ -212,7 +213,7 @@ def _since(view: RunView, at: float) -> float:
 
 
 def _session_at(view: RunView, at: float) -> int:
-    """How many pauses lie before a moment: nothing is drawn from one session to the next."""
+    """The session at a moment, which is the number of pauses before it: no line is drawn from session to session."""
     return sum((pause.begin + pause.end) / 2 < at for pause in view.attendance.pauses)
 
 

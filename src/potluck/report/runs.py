@@ -13,13 +13,13 @@ from potluck.report.view import read_run
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """One run: what it was told, and where the worker stands that has gone farthest."""
+    """One run: its settings, and the state of its farthest worker."""
 
     folder: RunFolder
     settings: dict[str, Any]
     state: RunState
     status: str
-    """What became of the run, as events.alive.status_of says; or damaged."""
+    """A status of events.alive.status_of; or damaged, if the run cannot be read."""
 
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
@@ -33,7 +33,7 @@ def _row(folder: RunFolder) -> RunRow:
         view = read_run(folder)
     except PotluckError:
         return RunRow(folder, {}, RunState(run=folder.name), "damaged")
-    # How fast the run was, the worker tells that saw most of it.
+    # The throughput is that of the worker that saw the most samples.
     states = [worker.state for worker in view.merge.workers.values()]
     most = max(states, key=lambda state: state.samples_seen, default=RunState())
     state = replace(view.state, samples_seen=most.samples_seen, training_s=most.training_s)

@@ -1,4 +1,4 @@
-"""When two workers tell of the same thing: every worker tells of plans, epochs and changes of the group."""
+"""Finds events of several workers about the same fact: every worker writes plans, epochs and changes of the group."""
 
 from potluck.events.types import (
     AnyEvent,
@@ -16,7 +16,7 @@ from potluck.events.types import (
 
 
 def key_of(event: AnyEvent) -> object:  # noqa: PLR0911  one return an event type
-    """What the events of two workers about the same thing have in common, and no other event has."""
+    """A key that events of two workers share if they are about the same fact; for other kinds, the event's type."""
     match event:
         case EpochEnded(epoch=epoch):
             return "epoch", epoch
@@ -28,7 +28,7 @@ def key_of(event: AnyEvent) -> object:  # noqa: PLR0911  one return an event typ
             return "notice", text
         case RunResumed(step=step, checkpoint=checkpoint):
             return "resumed", step, checkpoint
-        case GroupChanged(step=step, joined=joined, left=left):  # how long it stood still, each says for itself
+        case GroupChanged(step=step, joined=joined, left=left):  # each worker measures its own stall_s
             return "group", step, *joined, "left", *left
         case LossDiverged(step=step):
             return "diverged", step

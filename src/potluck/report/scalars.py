@@ -1,11 +1,11 @@
-"""A run's events as named numbers at steps: what other tools draw."""
+"""A run's events as named numbers at steps, for tools that draw curves."""
 
 from potluck.events.state import RunState
 from potluck.events.types import EpochEnded, Evaluated, MachineUsed, MetricsLogged, PlanChanged, Record, StepCommitted
 
 
 def scalars(record: Record, state: RunState) -> tuple[int, dict[str, float]]:
-    """The step and the numbers that an event brings; none for most kinds."""
+    """The step and the named numbers of an event; most kinds of events have none."""
     step, values = _numbers(record, state)
     return step, {name: value for name, value in values.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""A run told from its folder: what was trained on what, what came of it, what happened, and how to repeat it."""
+"""The content of a run's report: what was trained on which machines, results, faults, plans, and how to repeat it."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -27,14 +27,14 @@ class MachineRow:
     versions: str
     samples: int
     part: float
-    """Of the run's samples."""
+    """The machine's fraction of the run's samples, 0 to 1."""
     samples_per_s: float
-    """In this run."""
+    """The machine's throughput in this run."""
     solo_samples_per_s: float | None
     steps_away: int
     """Steps that the run committed without this machine."""
     steps_benched: int
-    """Of these, the ones that it was benched for."""
+    """How many of these steps the machine was benched for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,17 +61,17 @@ class Story:
     plans: tuple[PlanRow, ...]
     faults: tuple[Happening, ...]
     fault_s: float
-    """Seconds that machines coming and going cost those who stayed."""
+    """Seconds that the other machines lost when machines joined or left."""
     notices: tuple[Happening, ...]
     account: Account | None
     began_at: float
     num_steps: int
-    """Committed so far."""
+    """Steps committed so far."""
     repeat: tuple[str, ...]
 
 
 def tell(view: RunView) -> Story:
-    """The story so far."""
+    """The content of a run's report so far."""
     account = view.account()
     happenings = view.happenings()
     return Story(

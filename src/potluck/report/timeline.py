@@ -1,4 +1,4 @@
-"""What each worker did over time, in bins that grow wider as a run grows longer: a bounded number of numbers."""
+"""Each worker's steps over time, summed in bins that get wider as a run gets longer, so that memory stays bounded."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -19,17 +19,17 @@ class Bins:
 
     def __init__(self) -> None:
         self.first = 0
-        """Which bin since 1970 is the first."""
+        """The number of the first bin, counted from 1970."""
         self.sums: Floats = np.zeros((0, len(COLUMNS)))
 
     def length_with(self, lowest: float, highest: float) -> int:
-        """How many bins there would be with these."""
+        """How many bins there would be with the bin numbers `lowest` to `highest` added."""
         if not len(self.sums):
             return int(highest - lowest) + 1
         return int(max(highest + 1, self.first + len(self.sums)) - min(lowest, self.first))
 
     def add(self, numbers: npt.NDArray[np.int64], values: Floats) -> None:
-        """Values of steps (a row each) that fall into these bins."""
+        """Add the values of steps, a row each, to the bins with these numbers."""
         begin = int(numbers.min()) if not len(self.sums) else min(self.first, int(numbers.min()))
         end = max(self.first + len(self.sums), int(numbers.max()) + 1)
         if begin < self.first or end > self.first + len(self.sums):
@@ -48,14 +48,14 @@ class Bins:
 
 
 class Marks:
-    """When a worker committed some of its steps. All workers keep the same steps, so their clocks can be compared."""
+    """The commit times of some steps of a worker. All workers keep the same steps, so their clocks can be compared."""
 
     def __init__(self) -> None:
         self._every = 1
         self._times: dict[int, float] = {}
 
     def add(self, steps: npt.NDArray[np.int64], times: Floats) -> None:
-        """Keep those of steps that are multiples of a power of two, at most some hundred."""
+        """Keep the times of steps that are multiples of a power of two, which grows so that MOST_MARKS are enough."""
         chosen = steps % self._every == 0
         self._times.update(zip(steps[chosen].tolist(), times[chosen].tolist(), strict=True))
         while len(self._times) > MOST_MARKS:
@@ -63,27 +63,27 @@ class Marks:
             self._times = {step: time for step, time in self._times.items() if step % self._every == 0}
 
     def ahead_of(self, other: "Marks") -> float:
-        """Seconds that this clock shows more than the other: all commit a step within one exchange of each other."""
+        """Seconds by which this clock is ahead of the other: both workers commit a step at nearly the same moment."""
         differences = [time - other._times[step] for step, time in self._times.items() if step in other._times]
         return float(np.median(differences)) if differences else 0.0
 
 
 class Timeline:
-    """The bins of all workers, of one width."""
+    """The bins of all workers, which have one width."""
 
     def __init__(self) -> None:
         self.width_s = FIRST_WIDTH_S
         self.bins: dict[str, Bins] = {}
 
     def add(self, worker: str, times: Floats, values: Floats) -> None:
-        """Steps of one worker: times on its clock, and a row of COLUMNS each."""
+        """Add steps of one worker: times on the worker's clock, and a row of COLUMNS for each step."""
         mine = self.bins.setdefault(worker, Bins())
         while mine.length_with(times.min() // self.width_s, times.max() // self.width_s) > MOST_BINS:
             self._halve()
         mine.add((times // self.width_s).astype(np.int64), values)
 
     def together(self, ahead_s: Mapping[str, float], least_width_s: float = 0.0) -> tuple[Floats, float, Floats]:
-        """Starts of bins on the first clock, their width, and workers x bins x COLUMNS, in the order of `bins`.
+        """Starts of bins on the run's clock, their width, and workers x bins x COLUMNS, in the order of `bins`.
 
         Bins are joined until each is at least `least_width_s` wide.
         """

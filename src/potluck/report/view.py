@@ -1,4 +1,4 @@
-"""A run as it stands: everything that pages, reports and comparisons show, refreshed by reading only what is new."""
+"""The current view of a run, for pages, reports and comparisons; a refresh reads only new events."""
 
 from typing import Any, Final
 
@@ -16,26 +16,26 @@ from potluck.report.ledger import Floats
 from potluck.report.merge import Merge
 from potluck.report.worker import WorkerEvents
 
-_LOCKSTEP: Final = 2048  # files are read side by side, so that few steps wait for their other parts
+_LOCKSTEP: Final = 2048  # steps that one file is read ahead of the others, so that few steps wait for other workers
 
 
 class RunView:
-    """Follows a run's folder. Times are on the clock of the first worker that trained."""
+    """Follows a run's folder. Times are on the run's clock, which is that of the worker whose file was found first."""
 
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.settings: dict[str, Any] = {}
         self.merge = Merge()
         self.began_at = 0.0
-        """When its first worker began."""
+        """When the run's first worker started."""
         self.updated_at = 0.0
-        """Of the newest event."""
+        """The time of the newest event."""
         self._files: dict[str, FollowedFile] = {}
         self._ahead_s: dict[str, float] = {}
         self.attendance = self._take_attendance()
 
     def refresh(self) -> int:
-        """Read what is new; returns how many events that was."""
+        """Read new events, and return how many there were."""
         self._read_settings()
         for path in self.folder.event_files():
             self.merge.add_worker(path.stem)
@@ -67,12 +67,12 @@ class RunView:
 
     @property
     def farthest(self) -> WorkerEvents | None:
-        """The worker that has gone farthest; steps that a resumed run does again do not count."""
+        """The worker with the highest committed step; steps that a resumed run has to do again do not count."""
         return self.attendance.farthest
 
     @property
     def state(self) -> RunState:
-        """Of the worker that is farthest."""
+        """The state of the farthest worker."""
         farthest = self.farthest
         return RunState(run=self.folder.name) if farthest is None else farthest.state
 
@@ -83,7 +83,7 @@ class RunView:
 
     @property
     def machines(self) -> list[str]:
-        """In the order in which they came."""
+        """The run's machines, in the order of their first start."""
         order = sorted(
             self.merge.workers.values(),
             key=lambda worker: (not worker.state.started_at, worker.state.started_at - self.ahead_s(worker.name)),
@@ -91,22 +91,22 @@ class RunView:
         return list(dict.fromkeys(worker.machine for worker in order))
 
     def ahead_s(self, name: str) -> float:
-        """By how much a worker's clock is ahead of the run's."""
+        """Seconds by which a worker's clock is ahead of the run's clock."""
         return self._ahead_s.get(name, 0.0)
 
     def _note_clocks(self) -> None:
-        """Once a refresh: everything that is shown asks for them."""
+        """Compare the workers' clocks once a refresh, since every table and plot needs the differences."""
         self._ahead_s = {name: self.merge.ahead_s(name) for name in self.merge.workers}
         states = [(worker.state, self._ahead_s[name]) for name, worker in self.merge.workers.items()]
         self.began_at = min((state.started_at - ahead for state, ahead in states if state.started_at), default=0.0)
         self.updated_at = max((state.updated_at - ahead for state, ahead in states), default=0.0)
 
     def account(self) -> Account | None:
-        """Where the time went, of all whole steps so far."""
+        """The account of all whole steps so far; None if no step is whole."""
         return self.merge.account()
 
     def series(self) -> tuple[list[str], Floats, float, Floats]:
-        """Workers, starts of bins, their width, and workers x bins x timeline.COLUMNS."""
+        """Names of workers, starts of time bins, their width, and workers x bins x timeline.COLUMNS."""
         state, timeline = self.state, self.merge.timeline
         step_s = state.training_s / max(1, round(state.samples_seen / max(1, state.global_batch)))
         ahead_s = {name: self.ahead_s(name) for name in timeline.bins}
@@ -114,17 +114,17 @@ class RunView:
         return list(timeline.bins), starts, width_s, sums
 
     def away(self) -> list[str]:
-        """Machines of which a worker misses the newest steps, but for those that are benched."""
+        """Machines with a worker that misses the newest steps, without benched machines."""
         return [machine for machine in self.attendance.gone() if machine not in self.merge.benched]
 
     def happenings(self) -> list[Happening]:
-        """Comings, goings, pauses, plans and notices in the order of time; the last some hundred."""
+        """Joins, absences, pauses, plans and notices in the order of time; the last few hundred."""
         return self.merge.history.with_absences(self.attendance.gaps(), self.attendance.pauses)
 
     def _read_settings(self) -> None:
         try:
             found = read_yaml(self.folder.settings_file)
-        except SettingsError:  # not written yet, or half
+        except SettingsError:  # run.yaml is not written yet, or only half
             return
         self.settings = printable_data(found) if isinstance(found, dict) else {}
 

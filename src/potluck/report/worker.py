@@ -1,4 +1,4 @@
-"""One worker of a run, as its file tells: where it stands, when it was away, how busy its machine is."""
+"""One worker of a run, from its event file: its state, the steps it committed or missed, the load of its machine."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Absence:
 
     since: float
     until: float | None
-    """On the run's clock; None while it lasts."""
+    """On the run's clock; None while the absence lasts."""
     first_step: int
     last_step: int
     num_steps: int
@@ -36,23 +36,23 @@ class Absence:
 
 @dataclass(slots=True)
 class WorkerEvents:
-    """What one worker's events come to so far."""
+    """The events of one worker so far, summed up."""
 
     name: str
     state: RunState = field(default_factory=RunState)
     marks: Marks = field(default_factory=Marks)
     stretches: list[Stretch] = field(default_factory=list)
-    """What it committed, on its own clock, in the order of its file."""
+    """The steps that the worker committed, on its own clock, in the order of its file."""
     sessions: list[Period] = field(default_factory=list)
-    """From the first to the last word of each of its processes, on its own clock."""
+    """The times of the first and last event of each of the worker's processes, on the worker's clock."""
     is_fresh: bool = True
-    """Whether this process has not committed a step yet."""
+    """True until the worker's current process has committed a step."""
     step_at: float = 0.0
     quorum_id: int = 0
     regrouped_at: int = 0
-    """The first step of the newest change of the group."""
+    """The first step after the newest change of the group."""
     regroup_s: float = 0.0
-    """How much longer than usual it took to the first step of each changed group."""
+    """Seconds lost to changes of the group: for each change, its stall beyond the duration of a usual step."""
     recent: deque[tuple[float, Floats]] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
     """Times and timeline.COLUMNS of the last steps."""
     used: deque[tuple[float, MachineUsed]] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
@@ -62,17 +62,17 @@ class WorkerEvents:
         return self.state.machine or self.name.rpartition("-")[0] or self.name
 
     def note_start(self, at: float) -> None:
-        """Another process goes on with this worker's file."""
+        """A new process of this worker has started."""
         self.sessions.append((at, at))
         self.is_fresh = True
 
     def note_time(self, at: float) -> None:
-        """The process lives."""
+        """The current process has written an event: its session lasts at least until `at`."""
         begin, end = self.sessions.pop() if self.sessions else (at, at)
         self.sessions.append((begin, max(end, at)))
 
     def note_steps(self, numbers: npt.NDArray[np.int64], times: Floats, quorum_id: int, values: Floats) -> None:
-        """Steps in a row, with a row of timeline.COLUMNS each. The state moves on afterwards."""
+        """Add StepCommitted events, with a row of timeline.COLUMNS each. The caller updates `state` afterwards."""
         self.marks.add(numbers, times)
         self.quorum_id = quorum_id
         self.recent.extend(zip(times[-_RECENT_STEPS:].tolist(), values[-_RECENT_STEPS:], strict=True))
@@ -81,7 +81,7 @@ class WorkerEvents:
         self.note_time(self.step_at)
 
     def sum_of_recent(self, seconds: float) -> Floats:
-        """Of the steps of the last seconds."""
+        """The sum of timeline.COLUMNS over the steps of the last seconds."""
         chosen = [row for at, row in self.recent if at >= self.recent[-1][0] - seconds]
         return np.asarray(np.sum(chosen, axis=0)) if chosen else np.zeros(len(COLUMNS))
 
@@ -97,8 +97,8 @@ class WorkerEvents:
             self.stretches.append(Stretch(first_step=first_step, last_step=last_step, since=since, until=until))
 
     def note_group_change(self, step: int, stall_s: float) -> None:
-        """A machine that joins or leaves costs the others what they stood still for longer than a usual step."""
-        is_known = step == self.regrouped_at  # older files tell of each machine in a line of its own
+        """Add the cost of a change of the group: the stall, minus the median duration of recent steps."""
+        is_known = step == self.regrouped_at  # older files have a line for each machine of the same change
         self.regrouped_at = step
         if self.recent and not is_known:
             usual_s = float(np.median([row[_SECONDS] for _, row in self.recent]))
@@ -106,7 +106,7 @@ class WorkerEvents:
 
 
 def absences_between(pieces: Sequence[Stretch], done: Sequence[Span]) -> list[Absence]:
-    """What others committed between two stretches of a worker, on the clock of the stretches."""
+    """The steps of `done` that a worker missed between two of its stretches, on the clock of the stretches."""
     found = []
     own = steps_of(pieces)
     for before, after in pairwise(pieces):
@@ -129,7 +129,7 @@ def _within(spans: Sequence[Span], first: int, last: int) -> list[Span]:
 
 
 def is_gone(worker: WorkerEvents, farthest: WorkerEvents | None, behind: int, silent_s: float) -> bool:
-    """Whether the others go on without it. Files of other machines come a moment later: that is not being away."""
+    """Whether the others train without the worker. A short silence is not enough: remote events come late."""
     if farthest is None or silent_s < _AWAY_S:
         return False
     return behind >= _AWAY_STEPS or (behind > 0 and farthest.quorum_id != worker.quorum_id)
