@@ -31,7 +31,7 @@ app = typer.Typer(
     rich_markup_mode="rich",
 )
 app.command()(train)
-app.command(context_settings={"allow_interspersed_args": False})(run)  # what follows the script is the script's
+app.command(context_settings={"allow_interspersed_args": False})(run)  # options after the script belong to the script
 for command in (host, join, status, stop, leave, runs, report, compare, dashboard, doctor, explain, profile, plan):
     app.command()(command)
 
@@ -68,7 +68,7 @@ def main() -> None:
     except PotluckError as error:
         _print_error(error)
         sys.exit(1)
-    except Exception as error:  # noqa: BLE001  it is printed, and what is known about it below
+    except Exception as error:  # noqa: BLE001  its traceback is printed, then its cause and fix if they are known
         import traceback
 
         from potluck.core.disk import as_disk_error

@@ -1,4 +1,4 @@
-"""The account of a run on a terminal: who did how much, and where the time went."""
+"""Prints the account of a run: each machine's share of the samples, and where the time went."""
 
 from rich.text import Text
 
@@ -12,11 +12,11 @@ from potluck.report.account import CAUSES, Account, Loss
 from potluck.report.account_words import basis, closing_lines, explanations, figures
 from potluck.report.words import percent
 
-_LEAST_S = 1e-6  # less is the rounding of sums
+_LEAST_S = 1e-6  # smaller values are rounding errors
 
 
 def show_shares(console: Console, account: Account) -> None:
-    """A row a machine: its part of the samples, and how fast it was here and is alone."""
+    """Print a row for each machine: its share of the samples, its speed in this run, and its solo speed."""
     total = sum(account.samples.values())
     table = plain_table("machine", "samples", "share", "samples/s here", "samples/s alone")
     for machine, samples in sorted(account.samples.items(), key=lambda item: -item[1]):
@@ -34,7 +34,7 @@ def show_shares(console: Console, account: Account) -> None:
 
 
 def show_account(console: Console, account: Account, most: int | None = None, num_steps: int = 0) -> None:
-    """Achieved, predicted, and where the rest went, in at most so many rows; of a run with so many steps so far."""
+    """Print achieved and predicted speed, and at most `most` losses; `num_steps`: the steps of the run so far."""
     _lines(console, basis(account, num_steps))
     print_rows(console, figures(account))
     is_known = account.efficiency is not None

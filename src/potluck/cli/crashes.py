@@ -1,4 +1,4 @@
-"""Crashes of workers, for whoever follows a run: each traceback once, and at the end what to do about it."""
+"""Prints crashes of workers while a user follows a run: each traceback once, and at the end how to fix it."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,25 +12,25 @@ _FIX = "\n  fix: "
 
 
 class CrashTeller:
-    """Tells each crash of a run; machines that crash in the same way share one traceback."""
+    """Prints each crash of a run; workers that crash in the same way share one traceback."""
 
     def __init__(self, say: Callable[[str], None], host: str, names: Mapping[str, str]) -> None:
         self._say = say
         self._host = host
         self._names = names
         self._told: dict[str, set[str]] = {}
-        """Which workers crashed so, by the kind of crash."""
+        """By kind of crash: the workers that crashed in this way."""
 
     def look(self, run: dict[str, Any]) -> None:
-        """Tell what is new; how a run failed for good is told at its end."""
+        """Print new crashes; if the run has failed, `failure` says why."""
         if run["state"] == "failed":
             return
         for machine, workers in run["workers"].items():
             for worker in workers:
                 if worker["message"]:
-                    self._tell(machine, f"{machine}-{worker['number']}", worker)
+                    self._print_crash(machine, f"{machine}-{worker['number']}", worker)
 
-    def _tell(self, machine: str, name: str, worker: dict[str, Any]) -> None:
+    def _print_crash(self, machine: str, name: str, worker: dict[str, Any]) -> None:
         message = worker["message"]
         before = self._told.setdefault(kind_of_crash(message), set())
         if name in before:
@@ -46,7 +46,7 @@ class CrashTeller:
             self._say(f"cause: {known.cause}\n  fix: {known.fix}")
 
     def failure(self, run: dict[str, Any]) -> MeetingError:
-        """Why the run failed, where, and what to type; a traceback that was told already is not told again."""
+        """The error of a failed run: why it failed, where, and the fix; a traceback that is printed is not repeated."""
         failures = _failures(run)
         if (
             len(set(map(kind_of_crash, failures.values()))) > 1
@@ -75,7 +75,7 @@ class CrashTeller:
 
 
 def _failures(run: dict[str, Any]) -> dict[str, str]:
-    """The words of failed workers that the host names, by machine: one that stands for all, or each of several."""
+    """By machine: the message of a failed worker, if the host has made it part of the run's message."""
     return {
         machine: worker["message"]
         for machine, workers in run["workers"].items()

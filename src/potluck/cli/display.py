@@ -1,4 +1,4 @@
-"""What a person sees while a run trains: a live bar on a terminal, a line a second elsewhere, a summary at the end."""
+"""Shows a run while it trains: a progress bar on a terminal, a line a second elsewhere, and a summary at the end."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -29,14 +29,14 @@ _MOST_LOSSES = 6
 
 
 class _Console(Console):
-    """A console whose reader may leave: training goes on without it."""
+    """A console that goes quiet when its pipe is closed, so that training goes on."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 class _Bar(Progress):
-    """A bar, and below it a line about machines."""
+    """A progress bar with a line about machines below it."""
 
     below = ""
 
@@ -47,7 +47,7 @@ class _Bar(Progress):
 
 
 class TrainingDisplay:
-    """Follows a run's events. One object for both kinds of output."""
+    """Shows a run's events, as a progress bar on a terminal or as lines elsewhere."""
 
     def __init__(self, console: Console) -> None:
         self.state = RunState()
@@ -89,11 +89,11 @@ class TrainingDisplay:
                     self._line(line)
 
     def say(self, text: str) -> None:
-        """A line beside the events."""
+        """Print a line that does not come from an event."""
         self._line(text)
 
     def show_machines(self, text: str) -> None:
-        """Who does what just now: below the bar, or as a line when it has changed, every ten seconds at most."""
+        """Show the machines' shares below the bar, or print a line when they change, at most every ten seconds."""
         if self._progress is not None:
             self._progress.below = text
         elif text and text != self._machines and time.monotonic() - self._machines_at >= _MACHINES_EVERY_S:
@@ -138,7 +138,7 @@ def show_training(
     resume_with: str = "",
     read_account: "Callable[[RunState], Account | None] | None" = None,
 ) -> Iterator[TrainingDisplay]:
-    """Follow a run on this terminal, and sum it up when it ends; of several workers here, one shows it."""
+    """Show a run on this terminal, and print a summary at its end. `is_shown`: False for all but one of its workers."""
     console = _Console(quiet=not is_shown)
     display = TrainingDisplay(console)
     try:
@@ -148,7 +148,7 @@ def show_training(
         if display.state.run:
             _sum_up(console, display.state, runs_dir or read_environment().runs_dir, resume_with)
             if read_account is not None and is_shown and display.state.step:
-                _tell_account(console, display.state, read_account)
+                _print_account(console, display.state, read_account)
 
 
 def _sum_up(console: Console, state: RunState, runs_dir: Path, resume_with: str) -> None:
@@ -169,8 +169,8 @@ def _sum_up(console: Console, state: RunState, runs_dir: Path, resume_with: str)
         console.print(Text(f"  go on with  {command}"), soft_wrap=True)
 
 
-def _tell_account(console: Console, state: RunState, read_account: "Callable[[RunState], Account | None]") -> None:
-    """Where the time went: a line alone, a table together. A run is not worse for having no account."""
+def _print_account(console: Console, state: RunState, read_account: "Callable[[RunState], Account | None]") -> None:
+    """Print where the time went: a line for one machine, tables for several. An error here must not fail the run."""
     from potluck.cli.account_tables import show_account, show_shares
     from potluck.report.account_words import time_line
 

@@ -109,7 +109,7 @@ def doctor(
 
 
 def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, tuple[str, ...]]]) -> None:
-    """Refuse two orders at once, and an option without the order that it belongs to."""
+    """Refuse two of `orders` at once, and an option of `parts` without one of the orders that it belongs to."""
     from potluck.core.errors import SettingsError
 
     given = [name for name, value in orders.items() if value]
@@ -121,7 +121,7 @@ def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, tup
 
 
 def _plan(peers: "tuple[Peer, ...]", *, is_host: bool) -> "IntendedRun":
-    """What is known of this machine's cluster."""
+    """The run to examine for: its peers, and the host if this machine has joined one."""
     from potluck.core.environment import read_environment
     from potluck.doctor.examination import IntendedRun
 

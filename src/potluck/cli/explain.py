@@ -47,7 +47,7 @@ def explain(
 
 
 def _read(words: list[str]) -> str:
-    """The files named, or standard input for '-', or the words themselves."""
+    """The text to explain: standard input for '-', the content of files if all words name one, else the words."""
     import sys
 
     from potluck.core.errors import SettingsError
@@ -68,7 +68,7 @@ def _read(words: list[str]) -> str:
 
 
 def _is_path(word: str) -> bool:
-    """Whether a word names a file that is there, or can only be meant as one."""
+    """Whether a word names an existing file, or looks like the path of one."""
     try:
         if Path(word).is_file():
             return True

@@ -1,4 +1,4 @@
-"""Findings and explanations, for people: a table worst first, then the fixes as blocks to copy."""
+"""Prints the doctor's findings and explanations: a table, then the fixes as blocks to copy."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ _STYLES = {"fail": "bold red", "warn": "yellow", "unknown": "cyan", "ok": "green
 
 
 def print_findings(findings: Sequence[Finding], *, console: Console | None = None, with_ok: bool = False) -> None:
-    """The table, then the fixes."""
+    """Print a table of findings, then the fixes of those that are a failure or a warning."""
     console = console or Console()
     shown = [finding for finding in findings if with_ok or finding.status != OK]
     if shown:
@@ -38,7 +38,7 @@ def print_findings(findings: Sequence[Finding], *, console: Console | None = Non
 
 
 def matrix_tables(seen: Examination) -> list[Table]:
-    """What every machine sees of every other, and how long the all-reduce took."""
+    """Tables of the round trip and rate from each machine to each other, and of all-reduce times by size."""
     if not seen.links:
         return []
     names = [facts.machine for facts in seen.machines]
@@ -73,14 +73,14 @@ def _cell(link: DialledLink | None) -> Text:
 
 
 def print_known(text: str) -> None:
-    """After an error of some library: cause and fix, if they are known."""
+    """Print the cause and fix of an error text to stderr, if they are known."""
     found = explain(text)
     if found:
         print_explanations(found, console=Console(stderr=True, soft_wrap=True))
 
 
 def print_explanations(found: Sequence[Explanation], *, console: Console | None = None) -> None:
-    """Cause and fix of each known text."""
+    """Print the cause and fix of each explained error."""
     console = console or Console(soft_wrap=True)
     if not found:
         console.print("nothing in it is known; potluck doctor looks at this machine")

@@ -1,4 +1,4 @@
-"""Tables that no terminal is too narrow for: no cell is ever shortened, columns that matter less go first."""
+"""Fits tables to narrow terminals: no cell is ever shortened; columns that matter less are dropped first."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _ANY_WIDTH = 100_000
 
 
 def print_table(console: Console, table: Table, spare: Sequence[str] = ()) -> None:
-    """Print a table as wide as it is where nobody looks at a terminal, else so that it fits the terminal."""
+    """Print a table so that it fits the terminal; in full width if the output is not a terminal."""
     if console.is_terminal:
         console.print(fitted(console, table, spare), soft_wrap=True)
         return
@@ -26,9 +26,9 @@ def print_table(console: Console, table: Table, spare: Sequence[str] = ()) -> No
 
 
 def fitted(console: Console, table: Table, spare: Sequence[str] = ()) -> RenderableType:
-    """The table if it fits the console's width, else without the spare columns, else as a block of lines a row.
+    """The table if it fits the console's width, else without spare columns, else as a block of lines for each row.
 
-    `spare`: headings of columns that may go, the first to go first.
+    `spare`: headings of columns that may be dropped, in this order.
     """
     for num_dropped in range(len(spare) + 1):
         narrower = _without(table, spare[:num_dropped])

@@ -11,7 +11,7 @@ from potluck.core.run_options import PANELS
 
 
 def takes_flags(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The command gets one keyword for each field of these dataclasses; None if the flag was not given."""
+    """Decorate a command with a flag for each field of these dataclasses; its keyword is None if it is not given."""
     fields = [field for kind in kinds for field in dataclasses.fields(kind) if field.name not in without]
     fields.sort(key=lambda field: PANELS.index(field.metadata["panel"]))
 
@@ -25,7 +25,7 @@ def takes_flags(*kinds: type, without: tuple[str, ...] = ()) -> Callable[[Callab
 
 
 def given(flags: dict[str, Any]) -> dict[str, Any]:
-    """Those flags that somebody typed."""
+    """The flags that the user gave."""
     return {name: value for name, value in flags.items() if value not in (None, [])}
 
 
@@ -41,7 +41,7 @@ def _flag(field: dataclasses.Field[Any]) -> inspect.Parameter:
 
 
 def _typed(kind: Any) -> Any:
-    """What typer is to read: choices are words for now, since files and flags are checked alike, in core/settings."""
+    """The type for typer: a choice is a plain string, since core/settings checks values of files and flags alike."""
     if get_origin(kind) is Literal:
         return str
     if get_origin(kind) is tuple:
@@ -50,7 +50,7 @@ def _typed(kind: Any) -> Any:
 
 
 def _help(field: dataclasses.Field[Any]) -> str:
-    """The help text with the default, which the field alone knows."""
+    """The field's help text, with its choices and its default where the text lacks them."""
     text = str(field.metadata["description"])
     if get_origin(field.type) is Literal:
         choices = [str(choice) for choice in get_args(field.type)]

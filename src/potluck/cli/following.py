@@ -1,4 +1,4 @@
-"""One display for a run on several machines: what they all do, and what each alone has to say."""
+"""Shows a run on several machines in one display: their common progress, and what each machine prints."""
 
 import signal
 import threading
@@ -27,18 +27,18 @@ from potluck.report.machines_now import machines_line
 from potluck.report.outlets import open_outlet
 
 EXIT_STOPPED = 130
-_FIRST_SHARES = 3  # steps: then events of other machines have arrived
-_STOP_S = 10.0  # after Ctrl-C: then this display ends, and the machines go on stopping
+_FIRST_SHARES = 3  # steps, after which the events of other machines have arrived
+_STOP_S = 10.0  # from Ctrl-C until this display ends, while the machines go on stopping
 
 
 class _StopTakesLong(Exception):  # noqa: N818  not an error
-    """The run has not ended in the time that Ctrl-C may take."""
+    """The run has not ended within _STOP_S seconds after Ctrl-C."""
 
 
 def follow_run(cluster: ClusterClient, started: dict[str, Any], log_to: str | None = None) -> int:
-    """Show a run until it ends; Ctrl-C stops it on all machines, a second one only leaves this display.
+    """Show a run until it ends; Ctrl-C stops the run on all machines, a second Ctrl-C only leaves this display.
 
-    What all workers tell goes to an outlet here as one run, from this start of it on.
+    The merged events of all workers since this start of the run go to the outlet `log_to`. Returns the exit code.
     """
     name = started["run"]
     begin = started["started_at"] - MOST_CLOCK_S
@@ -131,9 +131,9 @@ def _still_stopping(run: dict[str, Any]) -> str:
 def _stopping_on_interrupt(
     cluster: ClusterClient, run: str, display: TrainingDisplay, is_given_up: threading.Event
 ) -> Iterator[None]:
-    """The first Ctrl-C asks the host to stop the run; the second is an ordinary one.
+    """The first Ctrl-C asks the host to stop the run; the second one interrupts this process as usual.
 
-    A run that has not ended some seconds later is not waited for: whatever the cluster does, Ctrl-C ends the command.
+    If the run has not ended _STOP_S seconds after the first, this process stops waiting and sets `is_given_up`.
     """
 
     def ask(number: int, _: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""What `potluck join` asks and shows: where the line comes from, and one status line."""
+"""The terminal side of `potluck join`: where the invitation comes from, and the status line."""
 
 import sys
 import time
@@ -17,7 +17,7 @@ _LINE_EVERY_S = 10.0
 
 
 class StatusLine:
-    """One line that changes in a terminal; elsewhere the line again when its words change, or after a while."""
+    """One line that changes on a terminal; elsewhere it is printed again when its words change, or after a while."""
 
     def __init__(self) -> None:
         self._console = Console()
@@ -36,11 +36,11 @@ class StatusLine:
             self._live.stop()
 
     def tell(self, text: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         self._console.print(Text(text), soft_wrap=True)
 
     def show(self, text: str) -> None:
-        """The line that changes."""
+        """Change the status line."""
         if self._live is not None:
             self._live.update(Text(text))
             return
@@ -52,9 +52,9 @@ class StatusLine:
 
 
 def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -> Invitation | None:
-    """The pasted line, one from stdin, or one put together from a host that is heard and a token that is asked for.
+    """The invitation: the pasted line, a line from stdin, or a host found by mDNS and a token that the user types.
 
-    None where this machine has joined before and goes back there.
+    None if this machine has joined a host before and goes back to that host.
     """
     if line == "-":
         return read_invitation(sys.stdin.readline())
@@ -82,7 +82,7 @@ def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -
 
 
 def _ask_for_token(hosts: list[HeardHost]) -> Invitation:
-    """The whole line is the safest answer: it also proves which host it is."""
+    """Ask for the host's line or its token. The line is safer: its fingerprint proves which host answers."""
     import typer
 
     answer = typer.prompt("the line that potluck host prints, or its token", hide_input=True).strip()

@@ -1,4 +1,4 @@
-"""A quick look at this machine before a command that needs others."""
+"""A quick check of this machine before a command that needs other machines."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from potluck.machine.snapshot import take_facts
 
 
 def look_here(tell: Callable[[str], None], *, is_host: bool = False) -> Facts:
-    """This machine without torch's own words; what stops training is told, a line each."""
+    """The facts of this machine, without those from torch; gives `tell` a line for each failure that stops training."""
     facts = take_facts(with_torch=False)
     for line in quick_failures(facts, IntendedRun(is_host=is_host)):
         tell(f"doctor: {line}")

@@ -1,4 +1,4 @@
-"""Facts below each other: names to the left, what they say to the right."""
+"""Prints named facts below each other: names on the left, values on the right."""
 
 from collections.abc import Mapping
 
@@ -8,6 +8,6 @@ from potluck.cli.terminal import Console
 
 
 def print_rows(console: Console, rows: Mapping[str, str]) -> None:
-    """A line a fact, never wrapped."""
+    """Print one line for each fact, never wrapped."""
     for name, text in rows.items():
         console.print(Text(f"  {name:<11}{text}"), soft_wrap=True)

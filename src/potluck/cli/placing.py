@@ -1,4 +1,4 @@
-"""Where a run goes: to everyone joined if this machine is, else it stays here."""
+"""Where a run trains: on the machines that have joined the host, or on this machine if it has joined none."""
 
 import sys
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Placement:
-    """On which machines, and how gradients travel between them."""
+    """On which machines a run trains, and whether gradients go directly between them or through their gates."""
 
     machines: str | None = None
     not_here: bool = False
@@ -26,7 +26,7 @@ class Placement:
         return cls(machines=command.machines, not_here=command.not_here, is_direct=command.direct)
 
     def request(self, task: "RunTask", here: str, *, name: str | None = None, resume: bool = False) -> "RunRequest":
-        """What the host is asked for, by the machine called `here`."""
+        """The request to start the run, which the machine named `here` sends to the host."""
         from potluck.meeting.wire import RunRequest
 
         chosen = None if self.machines is None else [one.strip() for one in self.machines.split(",")]
@@ -37,7 +37,7 @@ class Placement:
 
 
 def joined_host(home_dir: Path) -> "HostMembership | None":
-    """The host that this machine has joined and works for now."""
+    """The host that this machine has joined, if its agent, or the host itself, runs on this machine now; else None."""
     if not (home_dir / "joined.json").is_file():
         return None
     from potluck.meeting.home import Home
@@ -47,7 +47,7 @@ def joined_host(home_dir: Path) -> "HostMembership | None":
 
 
 def run_solo(script: Path, arguments: list[str], name: str | None, *, resume: bool) -> NoReturn:
-    """Become `python script`: it trains on this machine alone, tells on stderr how it goes, and ends with its code."""
+    """Replace this process by `python script`, which trains on this machine alone and prints progress to stderr."""
     import os
 
     from potluck.core.environment import read_environment, solo_variables
@@ -68,7 +68,7 @@ def run_solo(script: Path, arguments: list[str], name: str | None, *, resume: bo
 def train_together(
     layers: list[dict[str, Any]], home_dir: Path, placement: Placement, log_to: str | None = None
 ) -> int | None:
-    """Start the run on the cluster and follow it; None where this machine has joined no host."""
+    """Start the run on the cluster, follow it, return its exit code; None if this machine has joined no host."""
     if joined_host(home_dir) is None:
         if placement != Placement():
             raise MeetingError(

@@ -1,4 +1,4 @@
-"""potluck plan: what a run would do, before it does."""
+"""potluck plan: the shares and the speed that a run would have."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -72,7 +72,7 @@ def plan(
 
 
 def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[StoredProfile]] | None":
-    """What joined machines know of this model; None where this one has joined no host."""
+    """The joined machines' profiles of this model, by machine; None if this machine has joined no host."""
     from potluck.cli.placing import joined_host
 
     membership = joined_host(home)
@@ -81,7 +81,7 @@ def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[Store
     from potluck.meeting.client.measuring import profiles_of_joined
 
     told = profiles_of_joined(membership, model, precision, warn)
-    _tell_relays(home, warn)
+    _print_indirect_links(home, warn)
     unknown = [machine for machine, profiles in told.items() if not profiles]
     if unknown and len(unknown) < len(told):
         stem, _, size = model.rpartition("-")
@@ -92,8 +92,8 @@ def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[Store
     return told
 
 
-def _tell_relays(home: Path, tell: "Callable[[str], None]") -> None:
-    """Bytes that go through the host use its link twice: what was measured has that in it, and a fix would end it."""
+def _print_indirect_links(home: Path, tell: "Callable[[str], None]") -> None:
+    """Print links that are down or relayed through the host, with fixes: a relay slows the links that were measured."""
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
     from potluck.meeting.host.pairs import link_lines

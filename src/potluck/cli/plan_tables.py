@@ -1,4 +1,4 @@
-"""Profiles and plans, for people."""
+"""Prints profiles and plans as tables."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def show_profile(console: Console, profile: StoredProfile, global_batch: int, path: Path) -> None:
-    """What was measured beside what the fit says, and the fit."""
+    """Print measured and fitted step times by number of samples, and the fit in words."""
     cost = profile.compute
     table = plain_table("samples", "measured", "fitted", "samples/s")
     for size, seconds in profile.trial.items():
@@ -47,7 +47,7 @@ def show_profile(console: Console, profile: StoredProfile, global_batch: int, pa
 def show_profiles(
     console: Console, profiles: Sequence[StoredProfile], links: "LinksSwept | None", global_batch: int
 ) -> None:
-    """A row a device, and the links between machines."""
+    """Print a row for each device, and the links between machines."""
     table = plain_table("machine", "device", "each step", "each sample", "samples/s alone", "fits in memory", "link")
     for profile in profiles:
         cost, link = profile.compute, profile.link
@@ -70,7 +70,7 @@ def show_profiles(
 
 
 def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
-    """Shares, machines one by one, and the words."""
+    """Print the planned shares, the speed with each machine added, and the explanations."""
     plan, step = outlook.plan, outlook.plan.prediction
     shares = plain_table("worker", "samples", "work", "waits", "link")
     for index, worker in enumerate(outlook.cluster.workers):
@@ -104,7 +104,7 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
 
 
 def plain_table(*headings: str) -> Table:
-    """Columns without lines, the first to the left."""
+    """A table without borders; the first column is aligned to the left, the others to the right."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for index, heading in enumerate(headings):
         table.add_column(heading, justify="left" if index == 0 else "right", no_wrap=True)

@@ -59,7 +59,7 @@ def profile(
                 memory_limit=memory_limit,
             )
             measured = measure_joined(membership, wanted, warn)
-            for one in measured.profiles:  # for plans while the others are away
+            for one in measured.profiles:  # kept here for plans that are made while other machines are away
                 save_profile(environment.home, one)
             _show_all(measured, global_batch, as_json=as_json)
             return
@@ -95,7 +95,7 @@ def profile(
 
 
 def _show_all(measured: "ClusterMeasurement", global_batch: int, *, as_json: bool) -> None:
-    """Of all machines; ends with 1 if one could not be measured."""
+    """Print the measurements of all machines; exit with 1 if a machine could not be measured."""
     if as_json:
         import json
 

@@ -13,9 +13,9 @@ from potluck.core.run_folder import RunFolder, check_run_name, find_run_folder, 
 
 @contextmanager
 def open_runs(names: Sequence[str], folder: Path | None = None) -> Iterator[list[RunFolder]]:
-    """The folders of runs by name, or of the newest run without a name.
+    """The folders of the named runs, or of the newest run if no name is given.
 
-    What is not in the folder here is read from the host, if this machine has joined one on another machine.
+    A run that is not in the local folder is read from the host, if this machine has joined one on another machine.
     """
     runs_dir = folder or read_environment().runs_dir
     with ExitStack() as stack:
@@ -29,7 +29,7 @@ def open_runs(names: Sequence[str], folder: Path | None = None) -> Iterator[list
 
 
 def _open_on_host(stack: ExitStack, name: str, error: RunFolderError) -> RunFolder:
-    """The run from the host; else the error of not finding it here, with what the host says."""
+    """A copy of the run's folder from the host; else a RunFolderError about the local folder and the host."""
     membership = joined_host(read_environment().home)
     if membership is None or membership.host == membership.machine:
         raise error

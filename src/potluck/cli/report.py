@@ -1,4 +1,4 @@
-"""potluck report: what a run came to."""
+"""potluck report: result, account, machines, faults and plans of a run."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""Who is here, for people: a live table in a terminal, a line a change elsewhere."""
+"""Shows the machines of a host: a live table on a terminal, a line for each change elsewhere."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,13 +18,13 @@ from potluck.meeting.host.pairs import is_about_link, link_lines
 from potluck.meeting.new_lines import NewLines
 
 SPARE = ("system", "heard")
-"""Columns that a narrow terminal does without."""
+"""Columns that are dropped on a narrow terminal, in this order."""
 
 _STATES = {"here": "green", "getting ready": "cyan", "leaving": "yellow", "away": "yellow", "left": "dim"}
 
 
 class RosterDisplay:
-    """Shows a status again and again."""
+    """Shows the host's status at every refresh."""
 
     def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
         self._status = status
@@ -43,7 +43,7 @@ class RosterDisplay:
             self._live.stop()
 
     def invite(self, host: str, lines: list[tuple[str, str]], token: str) -> None:
-        """The line to paste, one for each address."""
+        """Print the join lines to paste, one for each address of the host."""
         say = self._console.print
         say(Text(f"{host} is the host. On every other machine type:"), soft_wrap=True)
         for line, why in lines:
@@ -75,7 +75,7 @@ class RosterDisplay:
 
 
 def machines_table(status: dict[str, Any]) -> Table:
-    """One line a machine."""
+    """A table with one row for each machine."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in ("machine", "state", "devices", "samples/s", "heard", "system"):
         table.add_column(heading, justify="right" if heading in ("samples/s", "heard") else "left", no_wrap=True)
@@ -93,7 +93,7 @@ def machines_table(status: dict[str, Any]) -> Table:
 
 
 def runs_lines(status: dict[str, Any]) -> Text:
-    """What runs now, one line each, and what keeps it from going on as it should."""
+    """A line for each run that has not ended, each followed by lines about its trouble."""
     lines = []
     for run in status["runs"]:
         if run["state"] not in ENDED:

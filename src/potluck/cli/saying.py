@@ -1,4 +1,4 @@
-"""Plain lines on the terminal: text from elsewhere in them cannot command the terminal."""
+"""Prints plain lines with control characters escaped: text from other machines cannot control the terminal."""
 
 import sys
 
@@ -6,10 +6,10 @@ from potluck.core.printable import printable
 
 
 def say(text: str) -> None:
-    """One line, or some, at once: also where the output goes into a file."""
+    """Print one or more lines and flush at once, also when the output goes into a file."""
     print(printable(text), flush=True)
 
 
 def warn(text: str) -> None:
-    """The same on stderr, where it is no part of the result."""
+    """Print lines to stderr, apart from the command's result."""
     print(printable(text), file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""The story of a run and runs side by side, for people."""
+"""Prints the report of a run, and a comparison of runs."""
 
 from rich.text import Text
 
@@ -18,7 +18,7 @@ _IN_ACCOUNT = ("alone", "efficiency", "predicted")
 
 
 def show_story(console: Console, story: Story) -> None:
-    """Sections, the most important first."""
+    """Print a run's report in sections, the most important first."""
     console.print(Text(f"{story.name}: {story.status}", style="bold"))
     left_to_account = _IN_ACCOUNT if story.account is not None else ()
     facts = {**story.what, **story.result}
@@ -65,7 +65,7 @@ def _section(console: Console, title: str) -> None:
 
 
 def show_comparison(console: Console, comparison: Comparison) -> None:
-    """Who was fastest, a table, bars of throughput, and the settings that differ."""
+    """Print which run was fastest, a table of figures, bars of throughput, and the settings that differ."""
     console.print(Text(verdict(comparison), style="bold"), soft_wrap=True)
     console.print()
     headings, lines = table(comparison)

@@ -1,4 +1,4 @@
-"""Tables of runs, for people."""
+"""The table that `potluck runs` prints."""
 
 import time
 
@@ -8,7 +8,7 @@ from potluck.report.runs import RunRow
 from potluck.report.words import percent
 
 SPARE = ("dataset", "model", "updated", "accuracy")
-"""Columns that a narrow terminal does without, the first to go first."""
+"""Columns that are dropped on a narrow terminal, in this order."""
 
 _STYLES = {
     "finished": "green",
@@ -22,7 +22,7 @@ _STYLES = {
 
 
 def runs_table(rows: list[RunRow]) -> Table:
-    """One line a run."""
+    """A table with one row for each run."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("run", no_wrap=True)
     table.add_column("state", no_wrap=True)

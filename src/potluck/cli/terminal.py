@@ -1,4 +1,4 @@
-"""The console that every command prints tables and lines with: text from elsewhere cannot command the terminal."""
+"""The console that commands print tables and lines with: text from other machines cannot control the terminal."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ class Console(RichConsole):
     """Rich's console, with control characters in any text shown as escapes. Rich's own colours stay."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """The pieces of what is shown."""
+        """Rich's segments, with control characters in their text escaped."""
         for segment in super().render(renderable, options):
             if segment.control or segment.text.isprintable():
                 yield segment

@@ -34,7 +34,7 @@ def train(**flags: Any) -> None:
 
 
 def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
-    """In this process: alone, or as the worker that a launcher has started."""
+    """Train in this process: alone, or as a worker that a launcher has started."""
     import logging
 
     from potluck.cli.display import show_training
@@ -45,7 +45,7 @@ def _train_here(layers: list[dict[str, Any]], log_to: str | None) -> None:
     from potluck.events.types import Record
     from potluck.report.outlets import open_outlet
 
-    # A download is the one thing that takes long before the display is up.
+    # Log messages show a dataset's download, the only thing that takes long before the display is up.
     logging.basicConfig(format="%(message)s")
     logging.getLogger("potluck").setLevel(logging.INFO)
     environment, launch = read_environment(), read_launch()
