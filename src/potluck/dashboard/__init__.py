@@ -1,1 +1,1 @@
-"""Pages in a browser that show runs while they train and after: they read run folders and change nothing."""
+"""The dashboard: pages in a browser that show runs while they train and after. They only read run folders."""

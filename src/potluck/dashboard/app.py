@@ -1,4 +1,4 @@
-"""The dashboard's one script: `streamlit run app.py -- RUNS_DIR`. The page and the run stand in the address."""
+"""The dashboard's Streamlit script: `streamlit run app.py -- RUNS_DIR`. The URL names the page and the run."""
 
 import hmac
 import sys
@@ -15,7 +15,7 @@ _WRONG_PASSWORD_S = 1.0
 
 
 def main() -> None:
-    """Show the page that the address names."""
+    """Show the page that the URL names."""
     st.set_page_config(page_title="Potluck", layout="wide")
     if not _is_let_in():
         return
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def _is_let_in() -> bool:
-    """Whether this visitor may look: always on this machine alone, else with the password."""
+    """Whether this visitor may see the pages: always if no password is set, else after typing the password."""
     password = read_dashboard_password()
     if password is None or st.session_state.get("is_let_in"):
         return True
@@ -38,7 +38,7 @@ def _is_let_in() -> bool:
         st.session_state["is_let_in"] = True
         st.rerun()
     elif typed:
-        time.sleep(_WRONG_PASSWORD_S)  # guessing takes time
+        time.sleep(_WRONG_PASSWORD_S)  # slows down guessing
         st.error("That is not the password.")
     return False
 

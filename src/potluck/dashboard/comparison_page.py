@@ -1,4 +1,4 @@
-"""Runs side by side."""
+"""The dashboard's page that compares runs."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from potluck.report.compare import compare, curves, table, verdict
 
 
 def show(runs_dir: Path) -> None:
-    """Choose runs, and compare them."""
+    """Let the visitor choose runs, and compare them."""
     st.title("Compare runs")
     names = names_of_runs(runs_dir)
     if len(names) < 2:

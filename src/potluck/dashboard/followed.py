@@ -1,4 +1,4 @@
-"""Views of runs that all visitors share: each is read once, and then only what is new."""
+"""Views of runs that all visitors share: each run is read once, and then only its new events."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ _MOST_VIEWS = 64
 
 
 def follow(folder: RunFolder) -> Followed:
-    """The run as it stands now."""
+    """The shared view of a run, after reading its new events."""
     followed: Followed = _followed(str(folder.path), folder.path.stat().st_ino)
     followed.refresh()
     return followed
 
 
 def names_of_runs(runs_dir: Path) -> list[str]:
-    """The most recently changed first."""
+    """The names of the runs in a folder, the most recently changed first."""
 
     def changed(folder: RunFolder) -> float:
         return max((file.stat().st_mtime for file in folder.event_files()), default=0.0)
@@ -28,5 +28,5 @@ def names_of_runs(runs_dir: Path) -> list[str]:
 
 
 @st.cache_resource(max_entries=_MOST_VIEWS, show_spinner="Reading the run")
-def _followed(path: str, inode: int) -> Followed:  # noqa: ARG001  a folder that was made anew is another run
+def _followed(path: str, inode: int) -> Followed:  # noqa: ARG001  by its inode, a folder that was made anew is another run
     return Followed(RunView(RunFolder(Path(path))))

@@ -1,4 +1,4 @@
-"""Starting the dashboard's server: on this machine alone, or wider with a password."""
+"""Starts the dashboard's server: for this machine alone, or for other machines with a password."""
 
 import importlib.util
 import ipaddress
@@ -20,23 +20,23 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
-    """Where the dashboard answers, and to whom."""
+    """Where the dashboard listens, and the password that visitors need."""
 
     address: str
     port: int
     password: str | None
-    """None on this machine alone."""
+    """None: no password is needed; only where no other machine can reach the address."""
 
 
 def plan_service(address: str, port: int, password: str | None, host_password: str | None = None) -> Served:
-    """Nothing is shown to other machines without a password: the one given, the host's, or one made now."""
+    """An address that other machines can reach gets a password: the given one, the host's, or a new one."""
     if is_local(address):
         return Served(address=address, port=port, password=password)
     return Served(address=address, port=port, password=password or host_password or secrets.token_urlsafe(9))
 
 
 def is_local(address: str) -> bool:
-    """Whether only this machine can reach it."""
+    """Whether only this machine can reach the address."""
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:
@@ -44,7 +44,7 @@ def is_local(address: str) -> bool:
 
 
 def serve(served: Served, runs_dir: Path) -> NoReturn:
-    """Become the server: signals reach it, and nothing is left behind when it ends."""
+    """Replace this process by the server: signals reach the server directly, and no parent process is left behind."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ReportError(
@@ -57,7 +57,7 @@ def serve(served: Served, runs_dir: Path) -> NoReturn:
 
 
 def check_port(address: str, port: int) -> None:
-    """Refuse a port that another program has: its answer would be taken for the dashboard's."""
+    """Refuse a port that another program uses: that program's answers would be taken for the dashboard's."""
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     with socket.socket(family) as tried:
         tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -71,7 +71,7 @@ def check_port(address: str, port: int) -> None:
 
 
 def streamlit_options(address: str, port: int) -> list[str]:
-    """How the server runs: nothing is sent anywhere, nothing is watched, no browser is opened."""
+    """Streamlit's options: no usage statistics, no file watcher, no browser is opened."""
     values = {
         "server.address": address,
         "server.port": port,
@@ -79,7 +79,7 @@ def streamlit_options(address: str, port: int) -> list[str]:
         "server.fileWatcherType": "none",
         "browser.gatherUsageStats": "false",
         "client.toolbarMode": "minimal",
-        "theme.light.primaryColor": "#0072B2",  # each of its own: one for both would end following the system
+        "theme.light.primaryColor": "#0072B2",  # one for each theme: a common colour would stop following the system's
         "theme.dark.primaryColor": "#56B4E9",
     }
     return [f"--{name}={value}" for name, value in values.items()]

@@ -1,4 +1,4 @@
-"""One run, while it trains or after."""
+"""The dashboard's page of one run, while it trains or after."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ _MOST_LINES = 40
 
 
 def show(runs_dir: Path) -> None:
-    """Choose a run, and show it; one that trains is refreshed every second."""
+    """Let the visitor choose a run, and show it; a run that trains is refreshed every second."""
     names = names_of_runs(runs_dir)
     if not names:
         st.title("Run")
@@ -63,7 +63,7 @@ def _head(view: RunView, name: str) -> None:
     since = duration(view.updated_at - view.began_at - view.attendance.paused_s) if view.began_at else "no time"
     paused = f" without pauses of {duration(view.attendance.paused_s)}" if view.attendance.paused_s else ""
     st.caption(f"{view.status}, {since}{paused}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
-    with st.container():  # lines that come and go must not move what stands below them to other places
+    with st.container():  # warnings that come and go must not move the elements below them
         _warnings(view, {} if account is None else account.benched)
     accuracy = state.scores.get("held_out_accuracy")
     figures = {

@@ -1,4 +1,4 @@
-"""The list of runs."""
+"""The dashboard's page that lists all runs."""
 
 import time
 from pathlib import Path
@@ -17,9 +17,9 @@ _MOST_RUNS = 50
 
 
 def show(runs_dir: Path) -> None:
-    """All runs in a table that keeps itself fresh."""
+    """Show all runs in a table that refreshes itself."""
     st.title("Runs")
-    with st.spinner("Reading the runs"):  # many or long ones take a while the first time
+    with st.spinner("Reading the runs"):  # many or long runs take a while the first time
         show_warnings()
         _table(runs_dir)
 

@@ -1,4 +1,4 @@
-"""Streamlit's server in this process, with one line of its own: the address, once the port answers.
+"""Runs Streamlit's server in this process, and prints one line: the address, once the port answers.
 
 `python -m potluck.dashboard.server ADDRESS PORT RUNS_DIR`; Streamlit's banner is not shown.
 """
@@ -18,13 +18,13 @@ _ANYWHERE = ("0.0.0.0", "::")  # noqa: S104  shown, not bound
 
 
 def shown_address(address: str, port: int) -> str:
-    """What to type into a browser on this machine."""
+    """The URL to type into a browser on this machine."""
     host = "localhost" if address in _ANYWHERE else address
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
 def tell_when_open(address: str, port: int, output: TextIO) -> None:
-    """Wait until the server answers, and say where it is."""
+    """Wait until the server answers, and print its URL."""
     while not _answers("localhost" if address in _ANYWHERE else address, port):
         time.sleep(_LOOK_EVERY_S)
     output.write(f"the dashboard is at {shown_address(address, port)}\n")

@@ -1,4 +1,4 @@
-"""What the doctor says of the machine that shows the pages, looked at now and then."""
+"""Shows the doctor's findings about the machine that serves the dashboard, examined at most once a minute."""
 
 import streamlit as st
 
@@ -7,11 +7,11 @@ from potluck.doctor.finding import is_trouble
 from potluck.machine.snapshot import take_facts
 
 _EVERY_S = 60.0
-_NOT_HERE = ("port-in-use",)  # by the host itself, while it is one
+_NOT_HERE = ("port-in-use",)  # on a host, by the host itself
 
 
 def show_warnings() -> None:
-    """A line each; nothing where all is well."""
+    """Show a warning for each failure or warning of the doctor; nothing if there is none."""
     for line in _doctor_says():
         st.warning(f"The doctor says of this machine: {line}")
 

@@ -1,4 +1,4 @@
-"""A table whose long lines wrap: Streamlit's own cuts them off, and reads Markdown in them."""
+"""A table whose long lines wrap: Streamlit's own tables cut long lines off, and interpret Markdown in them."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -9,7 +9,7 @@ _WIDE = f"{_CELL}; width: 100%; overflow-wrap: anywhere"
 
 
 def wrapped_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """HTML of a table; every text is shown as it is, and the last column takes the room that there is."""
+    """HTML of a table; texts are escaped, and the last column takes the remaining width."""
     styles = [*[_NARROW] * (len(headings) - 1), _WIDE]
 
     def line(tag: str, cells: Sequence[str]) -> str:
