@@ -1,4 +1,4 @@
-"""A check: an id, one line of what it is for, and a pure function."""
+"""A check: an id, a one-line title, and a pure function that judges facts."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ ClusterFunction: TypeAlias = "Callable[[Examination], Iterable[tuple[str, Verdic
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How it is with one machine; becomes a finding when the check's id is added."""
+    """A check's result for one machine; with the check's id and the machine's name it becomes a Finding."""
 
     status: str
     what: str
@@ -24,7 +24,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class MachineCheck:
-    """Looks at one machine."""
+    """A check of one machine, by its facts and the planned run."""
 
     id: str
     title: str
@@ -36,7 +36,7 @@ class MachineCheck:
 
 @dataclass(frozen=True, slots=True)
 class ClusterCheck:
-    """Looks at several machines and at what is between them."""
+    """A check of several machines and the links between them."""
 
     id: str
     title: str
@@ -48,7 +48,7 @@ class ClusterCheck:
 
 
 def ok(what: str) -> Verdict:
-    """All is well."""
+    """The check found no problem."""
     return Verdict(OK, what)
 
 
@@ -63,7 +63,7 @@ def fail(what: str, *fixes: Fix, why: str = "") -> Verdict:
 
 
 def unknown(what: str, *fixes: Fix) -> Verdict:
-    """It could not be seen."""
+    """The check has no answer: something that it needs could not be read or was not tried."""
     return Verdict(UNKNOWN, what, "", fixes)
 
 

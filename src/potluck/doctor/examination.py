@@ -1,4 +1,4 @@
-"""What a check may look at: one machine with what is planned for it, or several machines and what is between them."""
+"""The input of checks: one machine's facts and the planned run, or several machines and the links between them."""
 
 import ipaddress
 
@@ -7,14 +7,14 @@ import msgspec
 from potluck.machine.facts import LOOPBACK, WIRED, WIRELESS, Facts, Interface
 from potluck.machine.interfaces import interface_towards
 
-# What comes of a connection; a stranger is some other program that answers in the place of the machine.
+# Outcomes of dialling a machine. STALLED: connected, then no data moved. STRANGER: another program answers there.
 OPEN, REFUSED, SILENT, UNREACHABLE, STALLED = "open", "refused", "silent", "unreachable", "stalled"
 STRANGER = "stranger"
 GIB = 2**30
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a case."""
+    """Base of the structs that describe an examination."""
 
 
 class Peer(Part, frozen=True, kw_only=True):
@@ -25,19 +25,19 @@ class Peer(Part, frozen=True, kw_only=True):
 
 
 class IntendedRun(Part, frozen=True, kw_only=True):
-    """What a user is about to do with the machines."""
+    """The run that the user plans: its machines, its host and its sizes."""
 
     peers: tuple[Peer, ...] = ()
-    host: str = ""  # the address of the meeting point, if it is known
+    host: str = ""  # the host's address, if it is known
     host_port: int = 0
     is_host: bool = False  # whether this machine is to be the host, which all others dial
-    expected: tuple[str, ...] = ()  # names of the machines that should be there
+    expected: tuple[str, ...] = ()  # names of the machines that should have joined
     checkpoint_bytes: int = GIB
     gradient_bytes: int = 0
 
 
 class DialledLink(Part, frozen=True, kw_only=True):
-    """What one machine saw when it dialled another."""
+    """What one machine measured when it dialled another."""
 
     source: str
     target: str
@@ -54,42 +54,42 @@ class DialledLink(Part, frozen=True, kw_only=True):
 
 
 class Reduction(Part, frozen=True, kw_only=True):
-    """What one machine saw of the all-reduce over all of them."""
+    """One machine's result of the all-reduce over all machines."""
 
     machine: str
     error: str = ""
     names: tuple[str, ...] = ()
     is_sum_right: bool = False
-    seconds: dict[int, float] = {}  # bytes to seconds
+    seconds: dict[int, float] = {}  # seconds of one all-reduce, by its size in bytes
 
 
 class MissingAnswer(Part, frozen=True, kw_only=True):
-    """Why a machine gave no answer, and what to do about it where that is known."""
+    """Why a machine gave no answer, and the fix where one is known."""
 
     why: str
     fix: str = ""
 
 
 class Examination(Part, frozen=True, kw_only=True):
-    """Several machines and everything that was seen between them."""
+    """The facts of several machines and all measurements between them."""
 
     machines: tuple[Facts, ...]
-    addresses: dict[str, str] = {}  # the one that each machine is dialled at
-    ports: dict[str, int] = {}  # each machine's one port
-    translated: frozenset[str] = frozenset()  # machines that others see at another address than their own
+    addresses: dict[str, str] = {}  # the address at which each machine is dialled
+    ports: dict[str, int] = {}  # the port of each machine's gate, or of potluck doctor --listen there
+    translated: frozenset[str] = frozenset()  # machines behind NAT: others see them at another address than their own
     links: tuple[DialledLink, ...] = ()
     reductions: tuple[Reduction, ...] | None = None
     absent: dict[str, MissingAnswer] = {}  # machines that gave no answer
     plan: IntendedRun = IntendedRun()
 
     def facts(self, machine: str) -> Facts | None:
-        """One machine's."""
+        """The facts of one machine; None if there are none."""
         return next((facts for facts in self.machines if facts.machine == machine), None)
 
 
 def training_interface(facts: Facts, plan: IntendedRun) -> Interface | None:
-    """The interface that leads to the others: by the route to the host or a peer, else the default route's."""
-    towards = [plan.host, *(peer.address for peer in plan.peers), _address_or_nothing(facts)]
+    """The interface to the other machines: by the route to host, peer or MASTER_ADDR, else the default route's."""
+    towards = [plan.host, *(peer.address for peer in plan.peers), _master_address(facts)]
     for address in towards:
         if address and address not in facts.addresses and is_ipv4(address):
             found = interface_towards(address, facts.interfaces, facts.routes)
@@ -103,7 +103,7 @@ def training_interface(facts: Facts, plan: IntendedRun) -> Interface | None:
 
 
 def is_ipv4(text: str) -> bool:
-    """Whether it is an IPv4 address and not a name."""
+    """Whether the text is an IPv4 address, not a name or an IPv6 address."""
     try:
         return ipaddress.ip_address(text).version == 4
     except ValueError:
@@ -119,8 +119,8 @@ def is_within(address: str, *networks: str) -> bool:
     return any(one in ipaddress.ip_network(network) for network in networks)
 
 
-def _address_or_nothing(facts: Facts) -> str:
-    """The address that MASTER_ADDR means here."""
+def _master_address(facts: Facts) -> str:
+    """The IPv4 address that MASTER_ADDR resolves to on this machine, empty if none; unresolved, MASTER_ADDR itself."""
     master = facts.variables.get("MASTER_ADDR", "")
     known = facts.resolved(master)
     return next((a for a in known.addresses if is_ipv4(a)), "") if known else master

@@ -1,4 +1,4 @@
-"""Recognise known error texts in a log, and say cause and fix with the machine's name."""
+"""Recognise known error texts in a log, and give their cause and fix with the machine's name."""
 
 import re
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ _TRACEBACK = "Traceback (most recent call last)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """A line that is known, and what it means."""
+    """A log line with a known error, its cause and its fix."""
 
     id: str
     line_number: int
@@ -23,7 +23,7 @@ class Explanation:
 
 
 def explain(text: str, names: Mapping[str, str] | None = None) -> list[Explanation]:
-    """What is known about the texts in a log: each id once, at its first line. `names` maps addresses to machines."""
+    """Explain the known errors in a log: each id once, at its first line. `names` maps addresses to machines."""
     lines = text.splitlines()
     found: dict[str, Explanation] = {}
     for number, line in enumerate(lines, start=1):
@@ -39,7 +39,7 @@ def explain(text: str, names: Mapping[str, str] | None = None) -> list[Explanati
 
 
 def name_addresses(line: str, names: Mapping[str, str]) -> str:
-    """The line with machine names beside the addresses they belong to."""
+    """The line, with the machine's name in brackets after each known address."""
 
     def named(match: re.Match[str]) -> str:
         return f"{match[1]} ({names[match[1]]})" if match[1] in names else match[1]
@@ -68,7 +68,7 @@ def _explanation(
 
 
 def _with_traceback(hidden: Explanation, lines: list[str]) -> Explanation:
-    """Point at the last line of the first traceback: the error that started it all."""
+    """Point at the last line of the first traceback: the error that caused the others."""
     start = next((index for index, line in enumerate(lines) if _TRACEBACK in line), None)
     if start is None:
         return hidden

@@ -1,4 +1,4 @@
-"""What a check says: how it is, why it matters, and what to type on which machine."""
+"""A finding: the result of a check on a machine, why it matters, and what to type on which machine to fix it."""
 
 import shlex
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ _WORST_FIRST = {FAIL: 0, WARN: 1, UNKNOWN: 2, OK: 3}
 
 
 class Fix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One way to mend it. `commands` are typed as they are; without any, `note` says what to do by hand."""
+    """One way to fix a problem. The user types `commands` as they are; without any, `note` says what to do by hand."""
 
     machine: str
     note: str = ""
@@ -24,7 +24,7 @@ class Fix(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One check on one machine."""
+    """The result of one check on one machine."""
 
     id: str
     machine: str
@@ -35,17 +35,17 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def worst_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Failures, warnings, what is unknown, then what is well; equal ones stay in order."""
+    """Failures, warnings, unknown results, then passed checks; findings of one status keep their order."""
     return sorted(findings, key=lambda finding: _WORST_FIRST[finding.status])
 
 
 def is_trouble(finding: Finding) -> bool:
-    """Whether somebody should do something about it."""
+    """Whether the user should act on the finding: it is a failure or a warning."""
     return finding.status in (FAIL, WARN)
 
 
 def bash(facts: Facts, *commands: str, note: str = "", root: bool = False, undo: Sequence[str] = ()) -> Fix:
-    """Lines for a shell of that machine; with `root` they get sudo, unless it is root's shell anyway."""
+    """A fix by shell commands on one machine; `root` puts sudo before them, unless the doctor runs as root there."""
     sudo = "sudo " if root and not facts.system.is_administrator else ""
     return Fix(
         machine=facts.machine,
@@ -58,7 +58,7 @@ def bash(facts: Facts, *commands: str, note: str = "", root: bool = False, undo:
 
 
 def powershell(facts: Facts, *commands: str, note: str = "", admin: bool = False, undo: Sequence[str] = ()) -> Fix:
-    """Lines for PowerShell on the Windows of that machine."""
+    """A fix by PowerShell commands on one machine's Windows."""
     return Fix(
         machine=facts.machine,
         note=note,
@@ -70,14 +70,14 @@ def powershell(facts: Facts, *commands: str, note: str = "", admin: bool = False
 
 
 def in_one_line(fix: Fix) -> str:
-    """A fix for the end of a sentence."""
+    """The fix as one line of text."""
     if fix.shell == POWERSHELL:
         return f"in PowerShell{' as administrator' if fix.needs_administrator else ''}: {'; '.join(fix.commands)}"
     return " && ".join(fix.commands) or fix.note
 
 
 def by_hand(machine: str, note: str) -> Fix:
-    """Something that no command does."""
+    """A fix that no command does: `note` says what to do."""
     return Fix(machine=machine, note=note)
 
 
@@ -86,7 +86,7 @@ def _set_back(name: str, before: str | None) -> str:
 
 
 def export(facts: Facts, **variables: str) -> Fix:
-    """Variables for the shell that starts training."""
+    """A fix that sets environment variables in the shell that starts training; the undo restores the old values."""
     return Fix(
         machine=facts.machine,
         note="in the shell that starts training",

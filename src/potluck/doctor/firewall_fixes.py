@@ -1,4 +1,4 @@
-"""Letting peers in: the commands for each firewall, for these peers only, with the commands that undo them."""
+"""Commands that let the named peers through a machine's firewall, for each kind of firewall, with their undo."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ WSL_VM_CREATOR = "{40E0AC32-46A5-438A-A0B2-2B479E8F2E90}"
 
 
 def open_for(facts: Facts, peers: Sequence[str], port: int) -> Fix:
-    """The fix on this machine that lets these addresses dial its gate."""
+    """The fix that lets these addresses dial this machine's gate."""
     addresses = sorted(set(peers))
     if facts.wsl is not None or facts.system.family == "windows":
         return open_windows(facts, addresses, port)
@@ -26,7 +26,7 @@ def open_for(facts: Facts, peers: Sequence[str], port: int) -> Fix:
 
 
 def open_windows(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
-    """Rules for the Hyper-V firewall, which guards a mirrored WSL, by name so that they can be taken back."""
+    """A rule for the Hyper-V firewall, which guards a mirrored WSL; the undo removes the rule by its name."""
     listed = ", ".join(f"'{address}'" for address in addresses)
     creator = f" -VMCreatorId '{WSL_VM_CREATOR}'"
     return powershell(
@@ -90,7 +90,7 @@ def _open_nftables(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
 
 
 def insert_nft_rules(facts: Facts, places: Sequence[str], rule: str, *, note: str) -> Fix:
-    """One rule at the head of each chain; the undo finds it by its comment."""
+    """A fix that inserts a rule at the head of each chain; the undo finds the rule by its comment."""
     fix = bash(facts, *(f"nft insert rule {place} {rule}" for place in places), note=note, root=True)
     nft = "nft" if facts.system.is_administrator else "sudo nft"  # on both sides of the pipe
     undo = [

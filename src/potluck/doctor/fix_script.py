@@ -1,4 +1,4 @@
-"""Scripts to review and run by hand: they let these peers in, and nobody else, and can be taken back."""
+"""Scripts for users to review and run: they let only the named peers through the firewall; each has an undo script."""
 
 import ipaddress
 import re
@@ -15,7 +15,7 @@ _SUFFIX = {"linux": "sh", "windows": "ps1"}
 
 
 def parse_peer(text: str) -> Peer:
-    """ADDRESS or NAME=ADDRESS. Only these go into a script, so nothing else of a user's input can."""
+    """Parse ADDRESS or NAME=ADDRESS, strictly: both go into a script that the user runs as root."""
     name, _, address = text.rpartition("=")
     try:
         ipaddress.IPv4Address(address)
@@ -31,7 +31,7 @@ def parse_peer(text: str) -> Peer:
 def write_fix_script(
     system: str, machine: str, peers: Sequence[Peer], *, port: int = DEFAULT_PORT, undo: bool = False
 ) -> str:
-    """The script for one machine, its one port and its peers."""
+    """The script that lets the peers dial one machine's port; with `undo`, the script that takes that back."""
     if system not in SYSTEMS:
         raise SettingsError(f"no fix script is for {system!r}", fix=did_you_mean(system, SYSTEMS))
     if not peers:

@@ -1,4 +1,4 @@
-"""One known error text: how to recognise it, what it means, what to type."""
+"""One known error text: the pattern that recognises it, its cause, and its fix."""
 
 import re
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class KnownError:
-    """A text, what it means, and what to type."""
+    """The pattern of an error text, the text's cause, and what to type as a fix."""
 
     id: str
     pattern: re.Pattern[str]
@@ -15,5 +15,5 @@ class KnownError:
 
 
 def known(error_id: str, pattern: str, cause: str, fix: str) -> KnownError:
-    """A known error whose pattern is looked for in each line, whatever its case."""
+    """A KnownError whose pattern is searched for in each line, ignoring case."""
     return KnownError(error_id, re.compile(pattern, re.IGNORECASE), cause, fix)

@@ -8,10 +8,10 @@ from potluck.doctor.known_in_potluck import KNOWN_IN_POTLUCK
 from potluck.doctor.known_in_scripts import KNOWN_IN_SCRIPTS
 
 _ADDRESS = r"\[?(?:\d{1,3}(?:\.\d{1,3}){3})\]?"
-# Such a text comes from a launch without a host: there, every worker dials high ports of every other.
+# For texts of launches without a host, where every worker dials high ports of every other worker.
 _JOIN = "start with potluck host and potluck join, which need one open port"
 
-# The more exact text of two that could both match stands first.
+# The first pattern that matches a line wins, so the more exact of two patterns stands first.
 _KNOWN_BETWEEN_MACHINES = (
     known(
         "hostname-loopback",

@@ -1,4 +1,4 @@
-"""Potluck's own sentences, for whoever meets one in a log without the fix that stood below it."""
+"""Potluck's own error texts, for users who find one in a log without the fix that Potluck printed below it."""
 
 from potluck.doctor.known_error import known
 

@@ -1,4 +1,4 @@
-"""Error texts of Python and torch that training scripts meet, with what to change in the script."""
+"""Error texts of Python and torch that training scripts cause, with the change that the script needs."""
 
 from potluck.doctor.known_error import known
 

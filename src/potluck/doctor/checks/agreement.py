@@ -1,4 +1,4 @@
-"""What all machines of a run must have in common."""
+"""Checks that compare the machines of a run: versions, hostnames, NCCL, and machines that have not joined."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from potluck.machine.facts import Facts
 
 
 def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Versions that must be equal: what most machines have is right, else what the first has."""
+    """Versions must be equal: the version of most machines is taken as right, on a tie the first machine's."""
     for title, package in (("potluck", "potluck"), ("torch", "torch"), ("torchft", "torchft"), ("Python", "")):
         have = {facts.machine: _version(facts, title) for facts in seen.machines}
         known = {machine: version for machine, version in have.items() if version}
@@ -35,7 +35,7 @@ def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def hostnames(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Two machines of one name: files collide, and NCCL takes them for one."""
+    """Hostnames must differ: files of two machines with one name collide, and NCCL takes the two for one."""
     first: dict[str, str] = {}
     for index, facts in enumerate(seen.machines, start=1):
         if facts.hostname not in first:
@@ -55,7 +55,7 @@ def hostnames(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def nccl(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """NCCL speaks to its own version only, and not across CUDA and HIP."""
+    """NCCL works only between machines with the same version, and not between CUDA and HIP."""
     have = {facts.machine: torch for facts in seen.machines if (torch := facts.software.torch) and torch.num_devices}
     forced = [facts.machine for facts in seen.machines if facts.variables.get("NCCL_NET") or _forces_nccl(facts)]
     kinds = {("hip" if torch.hip else "cuda", torch.nccl) for torch in have.values()}
@@ -72,7 +72,7 @@ def nccl(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def missing(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Who should be there and is not."""
+    """Every expected machine must have joined."""
     here = {facts.machine for facts in seen.machines}
     for name in seen.plan.expected:
         if name not in here and name not in seen.absent:
@@ -91,7 +91,7 @@ def _version(facts: Facts, title: str) -> str:
     if title == "Python":
         return ".".join(software.python.split(".")[:2])
     if title == "torch":
-        # +cpu and +cu126 of one version work together: Gloo does not mind.
+        # Builds of one version, such as +cpu and +cu126, work together over Gloo.
         return software.torch.version.partition("+")[0] if software.torch else ""
     return software.potluck if title == "potluck" else software.torchft
 

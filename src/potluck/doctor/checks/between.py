@@ -1,4 +1,4 @@
-"""What one machine sees of another: closed gates, lost packets, slow links."""
+"""Checks of the links between machines: closed gates, lost packets, slow links, clocks and the all-reduce."""
 
 from collections.abc import Iterator
 
@@ -10,13 +10,13 @@ from potluck.doctor.firewall_fixes import insert_nft_rules, open_for
 from potluck.machine.facts import WIRELESS, Facts
 
 _SLOW_BYTES_PER_S = 100e6 / 8  # a hundred megabits
-_SMALL_MODEL_BYTES = 100e6  # gradients of a model like ResNet-50, where the user's own are not known
+_SMALL_MODEL_BYTES = 100e6  # gradients of a model like ResNet-50, where the user's model is not known
 _MIXED_CLOCKS_S = 5.0
-_PASSES_EVERYWHERE = 1280  # bytes; what IPv6 asks of every network
+_PASSES_EVERYWHERE = 1280  # bytes; the smallest MTU that IPv6 allows a network
 
 
 def closed_gates(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Two machines of which neither can dial the other's one port. One direction is enough."""
+    """Of every two machines, one must be able to dial the other's gate; otherwise the host must relay between them."""
     for one, other in _pairs(seen):
         if one.way == "relayed":
             yield from _open_one(seen, one, other, is_relayed=True)
@@ -25,7 +25,7 @@ def closed_gates(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def lost_packets(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Small packets pass and large ones vanish: connections work, collectives hang."""
+    """Links must not lose large packets: if only small packets pass, connections work and collectives hang."""
     lossy = [link for link in seen.links if link.loses_large_packets]
     for machine in _ends_of(seen, lossy):
         facts = seen.facts(machine)
@@ -51,11 +51,11 @@ def lost_packets(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def slow(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """A link on which the exchange takes longer than most steps."""
+    """Machines whose fastest link is below 100 Mbit/s, where exchanging gradients takes longer than most steps."""
     machines = [facts.machine for facts in seen.machines]
     for machine in machines:
         rates = [link.bytes_per_s for link in seen.links if machine in (link.source, link.target) and link.bytes_per_s]
-        # All of a machine's links being slow is its own cable; one slow pair is the other's.
+        # If all links of a machine are slow, its own cable is to blame; if only one is, the other machine's.
         if not rates or max(rates) >= _SLOW_BYTES_PER_S:
             continue
         num = max(2, len(machines))
@@ -73,13 +73,13 @@ def slow(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def clocks(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Potluck does not depend on clocks; who compares two machines' logs does."""
+    """Clocks should agree: Potluck does not depend on them, but a user who compares two machines' logs does."""
     offsets: dict[str, list[float]] = {facts.machine: [] for facts in seen.machines}
     for link in seen.links:
         if link.clock_offset_s is not None and link.target in offsets and link.source in offsets:
             offsets[link.target].append(link.clock_offset_s)
             offsets[link.source].append(-link.clock_offset_s)
-    # The machine that is off is off against most of the others.
+    # A wrong clock differs from the clocks of most other machines.
     for machine, mine in offsets.items():
         wrong = sorted(one for one in mine if abs(one) > _MIXED_CLOCKS_S)
         facts = seen.facts(machine)
@@ -96,7 +96,7 @@ def clocks(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def silent_peer(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Machines that gave no answer at all."""
+    """Every machine must answer the doctor."""
     for machine, absence in seen.absent.items():
         usual = "see that it is switched on, awake and plugged in, and start potluck there again"
         yield (
@@ -109,7 +109,7 @@ def silent_peer(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """The real thing, small: every machine's number is added up on all of them."""
+    """A small all-reduce over all machines must work, and give the right sum on each."""
     if seen.reductions is None:
         if any(not link.is_open for link in seen.links):
             yield "all", unknown("the all-reduce was not tried, since machines cannot reach each other")
@@ -135,7 +135,7 @@ def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def _ends_of(seen: Examination, links: list[DialledLink]) -> list[str]:
-    """Where to mend bad links: at the one machine that all have in common while others are well, else at each start."""
+    """Where to fix bad links: at the machine that all of them share, if there are more than two, else at each source."""
     common = set.intersection(*({link.source, link.target} for link in links)) if links else set()
     if len(common) == 1 and len(seen.machines) > 2:
         return sorted(common)
@@ -143,7 +143,7 @@ def _ends_of(seen: Examination, links: list[DialledLink]) -> list[str]:
 
 
 def _pairs(seen: Examination) -> list[tuple[DialledLink, DialledLink | None]]:
-    """Both directions of every pair, as far as they were tried."""
+    """Every pair of machines once: a link, and the link in the other direction if that was tried."""
     links = {(link.source, link.target): link for link in seen.links}
     return [
         (link, links.get((target, source)))
@@ -155,7 +155,7 @@ def _pairs(seen: Examination) -> list[tuple[DialledLink, DialledLink | None]]:
 def _open_one(
     seen: Examination, one: DialledLink, other: DialledLink | None, *, is_relayed: bool
 ) -> Iterator[tuple[str, Verdict]]:
-    """The fix on one of the two, which is enough; the machine whose firewall has rules comes first."""
+    """The verdict on one pair. Fixing one machine is enough; a machine whose firewall may block comes first."""
     dialled = [link for link in (one, other) if link is not None]
     ends = [facts for link in dialled if (facts := seen.facts(link.target)) is not None]
     if not ends:

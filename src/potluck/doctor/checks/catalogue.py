@@ -20,25 +20,25 @@ MACHINE_CHECKS: dict[str, MachineCheck] = {
 }
 CLUSTER_CHECKS: dict[str, ClusterCheck] = {check.id: check for check in (*BETWEEN, *AGREEMENT)}
 
-# All other checks of several machines say something only where at least two have answered.
-_OF_WHO_IS_MISSING = ("peer-silent", "missing-machines")
+# All other cluster checks need answers from at least two machines.
+_WORK_WITH_ONE_MACHINE = ("peer-silent", "missing-machines")
 NEEDS_TORCH = frozenset({"torch-broken", "cuda-missing", "no-nccl", "arch-mismatch", "nccl-mismatch", "all-reduce"})
 
 
 def needs_torch(only: Collection[str]) -> bool:
-    """Whether these checks, or all of them if none is named, want torch to be imported, which takes seconds."""
+    """Whether these checks, or all checks if none is named, need to import torch, which takes seconds."""
     return not only or bool(NEEDS_TORCH & set(only))
 
 
 def check_known(check_id: str) -> None:
-    """Refuse an id that no check has."""
+    """Raise SettingsError for an id that no check has."""
     known = [*MACHINE_CHECKS, *CLUSTER_CHECKS]
     if check_id not in known:
         raise SettingsError(f"no check is called {check_id!r}", fix=did_you_mean(check_id, known))
 
 
 def check_possible(only: Collection[str]) -> None:
-    """Refuse to look at one machine for what only several can show."""
+    """Raise SettingsError if one of these checks needs several machines: only one is being examined."""
     for check_id in only:
         if check_id in CLUSTER_CHECKS:
             raise SettingsError(
@@ -49,19 +49,19 @@ def check_possible(only: Collection[str]) -> None:
 
 
 def examine_machine(facts: Facts, plan: IntendedRun | None = None, *, only: Collection[str] = ()) -> list[Finding]:
-    """Every check that one machine is enough for, worst first."""
+    """The findings of all machine checks, or of those in `only`, on one machine, worst first."""
     chosen = [check for check in MACHINE_CHECKS.values() if not only or check.id in only]
     return worst_first(finding for check in chosen for finding in check.findings(facts, plan or IntendedRun()))
 
 
 def examine_all(seen: Examination, *, only: Collection[str] = ()) -> list[Finding]:
-    """Every check on every machine and between them, worst first. What is well is said once."""
+    """The findings of all checks, or of those in `only`, on every machine and between machines, worst first."""
     single = [finding for facts in seen.machines for finding in examine_machine(facts, seen.plan, only=only)]
     wanted = {*only, "peer-silent"} if only and seen.absent else only
     chosen = [check for check in CLUSTER_CHECKS.values() if not wanted or check.id in wanted]
     together: list[Finding] = []
     for check in chosen:
-        if len(seen.machines) > 1 or check.id in _OF_WHO_IS_MISSING:
+        if len(seen.machines) > 1 or check.id in _WORK_WITH_ONE_MACHINE:
             together += check.findings(seen)
         elif only:
             what = f"not looked at, since {' and '.join(seen.absent) or 'nobody else'} gives no answer"

@@ -1,4 +1,4 @@
-"""The interface that training would use, and the one that variables force on it."""
+"""Checks of network interfaces: the one that training would use, and the one that environment variables force."""
 
 from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
@@ -12,7 +12,7 @@ _GIGABIT = 1000
 
 
 def gloo_name(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Gloo takes one exact interface name; what NCCL allows does not apply."""
+    """GLOO_SOCKET_IFNAME must be one exact interface name, without the prefixes and ^ that NCCL allows."""
     wanted = facts.variables.get("GLOO_SOCKET_IFNAME")
     if not wanted:
         return ok("GLOO_SOCKET_IFNAME is not set")
@@ -26,7 +26,7 @@ def gloo_name(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def nccl_name(facts: Facts, plan: IntendedRun) -> Verdict:
-    """NCCL_SOCKET_IFNAME: prefixes, =exact names, ^exclusions."""
+    """NCCL_SOCKET_IFNAME (prefixes, =exact names or ^exclusions) must match an interface."""
     wanted = facts.variables.get("NCCL_SOCKET_IFNAME")
     if not wanted:
         return ok("NCCL_SOCKET_IFNAME is not set")
@@ -41,7 +41,7 @@ def nccl_name(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def leads_somewhere(facts: Facts, plan: IntendedRun) -> Verdict:
-    """A bridge of containers or a link-local address has an address, but leads to no other machine."""
+    """Gloo must not use an interface that leads to no other machine: a container bridge, or a link-local address."""
     right = training_interface(facts, plan)
     forced = facts.variables.get("GLOO_SOCKET_IFNAME")
     chosen = facts.interface(forced) if forced else None
@@ -62,7 +62,7 @@ def leads_somewhere(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def has_network(facts: Facts, plan: IntendedRun) -> Verdict:
-    """At least one interface with an address and a carrier."""
+    """At least one interface must be up, with an address and a carrier."""
     real = [one for one in facts.interfaces if one.kind in (WIRED, WIRELESS, TUNNEL)]
     if any(one.is_up and one.has_carrier is not False and one.addresses for one in real):
         return ok("an interface is up and has an address")
@@ -96,7 +96,7 @@ def loopback(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def can_host(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Behind WSL2's NAT or on a container's bridge a machine dials out and trains; only a host must be dialled."""
+    """Others must be able to dial the host; behind WSL2's NAT or on a container's bridge a machine can only join."""
     behind = _behind(facts)
     if behind is None:
         return ok("other machines can dial this one, as far as it knows")
@@ -111,7 +111,7 @@ def can_host(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def wireless(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Wi-Fi wobbles, and every step waits for the slowest link."""
+    """Wi-Fi's rate changes from second to second, and every step waits for the slowest link."""
     interface = training_interface(facts, plan)
     if interface is None or interface.kind != WIRELESS:
         return ok("training traffic does not go over Wi-Fi")
@@ -140,7 +140,7 @@ def link_speed(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def vpn(facts: Facts, plan: IntendedRun) -> Verdict:
-    """A VPN that takes the route to the others makes it slow, and its packets smaller."""
+    """A VPN on the route to the other machines slows traffic down and makes packets smaller."""
     interface = training_interface(facts, plan)
     if interface is None or interface.kind != TUNNEL:
         return ok("no VPN takes the route to the others")
@@ -151,7 +151,7 @@ def vpn(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def _behind(facts: Facts) -> tuple[str, Fix] | None:
-    """What stands between this machine and the others, and how one port gets through."""
+    """Why other machines cannot dial this one, and the fix that lets one port through; None if they can."""
     if facts.wsl is not None:
         return behind_wsl(facts)
     if facts.system.container is None:

@@ -1,4 +1,4 @@
-"""Names and addresses: whom a machine thinks it is, and where it thinks the meeting point is."""
+"""Checks of names and addresses: what the machine's own name, the others' names and MASTER_ADDR resolve to."""
 
 import shlex
 
@@ -9,7 +9,7 @@ from potluck.machine.facts import Facts
 
 
 def own_name(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Gloo, left to itself, listens on whatever the hostname resolves to."""
+    """Without Potluck, Gloo listens on the address of the hostname, which must not be a loopback address."""
     known = facts.resolved(facts.hostname)
     looped = [a for a in known.addresses if is_within(a, "127.0.0.0/8")] if known else []
     if not looped:
@@ -26,7 +26,7 @@ def own_name(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def names_resolve(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Names of other machines, as this one looks them up."""
+    """Names of other machines must resolve on this machine."""
     master = facts.variables.get("MASTER_ADDR", "")
     addresses = {peer.name: peer.address for peer in plan.peers}
     lost = [one for one in facts.names if not one.addresses and one.name != facts.hostname]
@@ -48,7 +48,7 @@ def names_resolve(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def somebody_hosts(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Worker 0 must be at MASTER_ADDR, or everybody waits there for nobody."""
+    """MASTER_ADDR must be an address of the machine of worker 0; otherwise all workers wait in vain."""
     master, rank = facts.variables.get("MASTER_ADDR", ""), facts.variables.get("RANK")
     if not master:
         return ok("no MASTER_ADDR is set")
@@ -74,7 +74,7 @@ def somebody_hosts(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def docker_names(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Docker Desktop writes names into the hosts file that mean an address no interface has."""
+    """MASTER_ADDR must not be a name or address that Docker Desktop left in the hosts file and no interface has."""
     stale = [one for one in facts.docker_names if not set(one.addresses) & {*facts.addresses, "127.0.0.1"}]
     master = facts.variables.get("MASTER_ADDR", "")
     known = facts.resolved(master)
@@ -89,7 +89,7 @@ def docker_names(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def ipv6(facts: Facts, plan: IntendedRun) -> Verdict:
-    """IPv6 that is off is harmless, unless an address needs it."""
+    """A machine may lack IPv6, unless MASTER_ADDR or the host's address needs it."""
     if facts.has_ipv6:
         return ok("IPv6 is there")
     master = facts.variables.get("MASTER_ADDR", "")

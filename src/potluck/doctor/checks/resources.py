@@ -1,4 +1,4 @@
-"""Room, power and ports of one machine."""
+"""Checks of one machine's resources: shared memory, disk, power and the meeting port."""
 
 import shlex
 
@@ -14,7 +14,7 @@ SHM_LITTLE, SHM_TOO_LITTLE = 512 * MIB, 128 * MIB  # containers get 64 MiB, one 
 
 
 def shared_memory(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Data loaders and NCCL hand tensors over in /dev/shm."""
+    """Data loaders and NCCL pass tensors through /dev/shm, which must be large enough."""
     if facts.shm is None:
         return ok("this system has no /dev/shm") if facts.system.family != "linux" else unknown("/dev/shm is not there")
     if facts.shm.total_bytes >= SHM_LITTLE:
@@ -40,11 +40,11 @@ def shared_memory(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def disk(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Room for checkpoints where the run goes."""
+    """The disk of the run folder must have room for two checkpoints."""
     if not facts.disks:
         return unknown("the room on disk is not known")
     runs, *others = facts.disks
-    needed = 2 * plan.checkpoint_bytes  # the new one is written before the old one goes
+    needed = 2 * plan.checkpoint_bytes  # a new checkpoint is written before the old one is removed
     if runs.is_writable and runs.free_bytes >= needed:
         return ok(f"{in_bytes(runs.free_bytes)} are free for runs")
     roomy = next((one for one in others if one.free_bytes >= needed and one.is_writable), None)
@@ -72,7 +72,7 @@ def battery(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def throttle(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Heat or a power cap lowers the clocks."""
+    """Heat or a power cap lowers the clock rates of a GPU or processor."""
     hot = [gpu for gpu in facts.gpus if gpu.throttle]
     if hot:
         return warn(
@@ -89,7 +89,7 @@ def throttle(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def port(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Somebody else on the port that worker 0 wants."""
+    """The meeting port, on which worker 0 listens, must be free."""
     if not facts.listeners:
         return ok("the meeting port is free")
     taken = facts.listeners[0]
@@ -112,7 +112,7 @@ def port(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def in_bytes(number: int) -> str:
-    """5.0 GiB, 64 MiB."""
+    """A number of bytes as text: 5.0 GiB, 64 MiB."""
     return f"{number / GIB:.1f} GiB" if number >= GIB else f"{number / MIB:.0f} MiB"
 
 

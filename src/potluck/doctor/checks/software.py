@@ -1,4 +1,4 @@
-"""PyTorch, CUDA and the cards: whether they fit together on one machine."""
+"""Checks that PyTorch, CUDA and the GPUs of one machine fit together."""
 
 from collections import Counter
 
@@ -13,14 +13,14 @@ _BLACKWELL, _PASCAL = (10, 0), (6, 9)
 
 
 def torch_there(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Without torch nothing trains."""
+    """torch must be installed."""
     if facts.software.torch is not None:
         return ok(f"torch {facts.software.torch.version} is installed")
     return fail(f"torch is not installed on {facts.machine}", bash(facts, INSTALL_TORCH))
 
 
 def torch_works(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Installed is not enough: another process has imported it."""
+    """torch must not only be installed but import; a process of its own has tried that."""
     torch = facts.software.torch
     if torch is None or not torch.error:
         return ok("torch imports" if torch else "torch is not installed")
@@ -31,7 +31,7 @@ def torch_works(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def torchft_there(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Membership comes from torchft."""
+    """torchft must be installed: Potluck takes the quorum of workers from torchft."""
     if facts.software.torchft:
         return ok(f"torchft {facts.software.torchft} is installed")
     return fail(
@@ -40,7 +40,7 @@ def torchft_there(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def cuda_seen(facts: Facts, plan: IntendedRun) -> Verdict:
-    """A card in the machine that torch does not see."""
+    """torch must see the machine's NVIDIA GPU."""
     torch = facts.software.torch
     has_card = bool(facts.gpus) or "nvidia" in facts.pci_displays
     if not has_card or torch is None or torch.error or torch.num_devices:
@@ -72,7 +72,7 @@ def cuda_seen(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def nccl_there(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Without NCCL, GPUs exchange through Gloo."""
+    """Without NCCL, GPUs exchange gradients through Gloo."""
     torch = facts.software.torch
     if torch is None or not torch.num_devices or torch.nccl:
         return ok(f"NCCL {torch.nccl}" if torch and torch.nccl else "no NCCL is needed")
@@ -83,7 +83,7 @@ def nccl_there(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def kernels_fit(facts: Facts, plan: IntendedRun) -> Verdict:
-    """A build of torch has code for some generations of cards only."""
+    """A build of torch has kernels for some generations of GPUs only; they must include this machine's."""
     torch = facts.software.torch
     if torch is None or not torch.architectures:
         return ok("no build for particular cards")
@@ -101,7 +101,7 @@ def kernels_fit(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def one_worker_a_device(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Two workers on one card share its memory, and NCCL refuses them."""
+    """CUDA_VISIBLE_DEVICES must name each GPU once: two workers on one GPU share its memory, and NCCL refuses them."""
     listed = [one.strip() for one in facts.variables.get("CUDA_VISIBLE_DEVICES", "").split(",") if one.strip()]
     twice = [one for one, number in Counter(listed).items() if number > 1]
     if twice:
@@ -118,7 +118,7 @@ def one_worker_a_device(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def has_kernels(capability: str, architectures: tuple[str, ...]) -> bool:
-    """Code of the same generation and not a newer card runs; so does PTX of anything older."""
+    """Whether a build runs on a GPU: it has code for the same major and no higher minor version, or PTX no newer."""
     major, minor = (int(part) for part in capability.split("."))
     for architecture in architectures:
         kind, _, number = architecture.partition("_")
@@ -132,7 +132,7 @@ def has_kernels(capability: str, architectures: tuple[str, ...]) -> bool:
 
 
 def which_build(capability: str) -> str:
-    """Builds of torch by a card's generation."""
+    """The build of torch that a GPU of this compute capability needs, in words."""
     generation = tuple(int(part) for part in capability.split(".")) if capability else (0, 0)
     if generation >= _BLACKWELL:
         return "a card of this generation needs a build for CUDA 12.8 or newer"

@@ -1,4 +1,4 @@
-"""WSL2 and the Windows around it."""
+"""Checks of WSL2 and of the Windows that it runs on."""
 
 import re
 
@@ -13,7 +13,7 @@ RESTART_WSL = "wsl --shutdown"
 
 
 def write_mirrored_config(*, undo: bool = False) -> str:
-    """One line of PowerShell that sets networkingMode in .wslconfig and keeps what else stands there."""
+    """One line of PowerShell that sets networkingMode=mirrored in .wslconfig, or removes it; other lines stay."""
     file = "(Join-Path $env:USERPROFILE '.wslconfig')"
     others = "Where-Object { $_ -notmatch '^\\s*networkingMode\\s*=' }"
     keep = f"$lines = @(Get-Content {file} -ErrorAction SilentlyContinue | {others})"
@@ -25,7 +25,7 @@ def write_mirrored_config(*, undo: bool = False) -> str:
 
 
 def behind_wsl(facts: Facts) -> tuple[str, Fix] | None:
-    """WSL2's default network is behind NAT: it dials out, and one forwarded port lets others dial it."""
+    """If WSL2 is behind NAT, so that others cannot dial it: its networking mode in words, and the fix; else None."""
     assert facts.wsl is not None
     mode = facts.wsl.mode or ("nat" if _looks_like_nat(facts) else None)
     if mode in (None, "mirrored"):
@@ -51,7 +51,7 @@ def behind_wsl(facts: Facts) -> tuple[str, Fix] | None:
 
 
 def mirrored_fix(facts: Facts) -> Fix:
-    """Mirrored networking, and back."""
+    """A fix that turns on WSL2's mirrored networking, with its undo."""
     return powershell(
         facts,
         write_mirrored_config(),
@@ -62,7 +62,7 @@ def mirrored_fix(facts: Facts) -> Fix:
 
 
 def config_encoding(facts: Facts, plan: IntendedRun) -> Verdict:
-    """WSL does not read a file with a byte order mark or in UTF-16."""
+    """WSL does not read a .wslconfig with a byte order mark or in UTF-16."""
     if facts.wsl is None or facts.wsl.config_encoding in (None, "ascii"):
         return ok(".wslconfig can be read by WSL, or there is none")
     file = "(Join-Path $env:USERPROFILE '.wslconfig')"
@@ -73,7 +73,7 @@ def config_encoding(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def idle(facts: Facts, plan: IntendedRun) -> Verdict:
-    """WSL ends a guest whose terminals are closed."""
+    """By default, Windows ends WSL soon after its last terminal closes."""
     if facts.wsl is None:
         return ok("not in WSL")
     if facts.wsl.idle_timeout_ms is not None and facts.wsl.idle_timeout_ms < 0:
@@ -89,7 +89,7 @@ def idle(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def adapter_order(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Mirrored WSL follows Windows: the adapter with the lowest metric comes first."""
+    """A mirrored WSL prefers the Windows adapter with the lowest metric, which should be the cable's."""
     if facts.wsl is None or facts.windows is None:
         return ok("not in WSL, or Windows was not asked")
     live = [a for a in facts.windows.adapters if a.is_up and a.metric is not None and _real(a)]
@@ -115,7 +115,7 @@ def adapter_order(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def public_profile(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Windows treats a network as a stranger's unless told otherwise."""
+    """On a network with the profile Public, Windows keeps peers out."""
     if facts.windows is None:
         return ok("not on Windows, or Windows was not asked")
     public = [a for a in facts.windows.adapters if a.is_up and a.profile.lower() == "public" and _real(a)]
@@ -135,7 +135,7 @@ def public_profile(facts: Facts, plan: IntendedRun) -> Verdict:
 
 
 def native(facts: Facts, plan: IntendedRun) -> Verdict:
-    """Gloo of native Windows does not speak to Gloo of Linux."""
+    """Gloo on native Windows cannot talk to Gloo on Linux."""
     if facts.system.family != "windows":
         return ok("not native Windows")
     return fail(

@@ -1,1 +1,1 @@
-"""Looking at what is between machines: real ports, real bytes, a real all-reduce."""
+"""Measuring the links between machines with real ports, real bytes and a real all-reduce."""

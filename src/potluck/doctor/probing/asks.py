@@ -1,4 +1,4 @@
-"""What a machine can be asked when several are examined, and what it answers. Plain data: it travels as JSON."""
+"""Questions to a machine when several are examined, and its answers: plain data, sent as JSON."""
 
 from typing import Protocol
 
@@ -9,35 +9,35 @@ from potluck.machine.facts import Facts
 
 
 class ProbeMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
-    """A question or an answer."""
+    """Base of questions and answers."""
 
 
 class Introduce(ProbeMessage, frozen=True, kw_only=True):
-    """Who are you?"""
+    """Asks for the machine's name."""
 
 
 class Introduced(ProbeMessage, frozen=True, kw_only=True):
-    """The machine's name, and the name that its kernel has."""
+    """The machine's name and its hostname."""
 
     machine: str
     hostname: str
 
 
 class TakeFacts(ProbeMessage, frozen=True, kw_only=True):
-    """Take all facts, and look up these names."""
+    """Asks for all facts of the machine, and to resolve these names."""
 
     names: tuple[str, ...] = ()
     with_torch: bool = True
 
 
 class FactsTaken(ProbeMessage, frozen=True, kw_only=True):
-    """The facts."""
+    """The machine's facts."""
 
     facts: Facts
 
 
 class OpenPort(ProbeMessage, frozen=True, kw_only=True):
-    """Listen on a port of an address, or on any if it is 0, for whoever knows the word."""
+    """Asks the machine to listen on a port, any if 0, for diallers that prove that they know the word."""
 
     address: str
     port: int
@@ -45,14 +45,14 @@ class OpenPort(ProbeMessage, frozen=True, kw_only=True):
 
 
 class PortOpen(ProbeMessage, frozen=True, kw_only=True):
-    """Where the machine listens now, and a port that is free for a meeting. Port 0: it has another use for the port."""
+    """The port that the machine listens on, 0 if it cannot open one, and a free port for the rendezvous."""
 
     port: int
     free_port: int
 
 
 class Dial(ProbeMessage, frozen=True, kw_only=True):
-    """Dial a machine that has opened a port, and measure the way to it."""
+    """Asks the machine to dial another one that has opened a port, and to measure the link to it."""
 
     source: str
     target: str
@@ -62,13 +62,13 @@ class Dial(ProbeMessage, frozen=True, kw_only=True):
 
 
 class Dialled(ProbeMessage, frozen=True, kw_only=True):
-    """What came of it."""
+    """Answer to Dial: the measured link."""
 
     link: DialledLink
 
 
 class Reduce(ProbeMessage, frozen=True, kw_only=True):
-    """Take part in an all-reduce, in a process with torch."""
+    """Asks the machine to take part in an all-reduce, in a process with torch."""
 
     machine: str
     meeting: str
@@ -81,17 +81,17 @@ class Reduce(ProbeMessage, frozen=True, kw_only=True):
 
 
 class Reduced(ProbeMessage, frozen=True, kw_only=True):
-    """What came of it."""
+    """Answer to Reduce: the machine's result of the all-reduce."""
 
     reduction: Reduction
 
 
 class ClosePort(ProbeMessage, frozen=True, kw_only=True):
-    """Stop listening."""
+    """Asks the machine to close the port that it opened for OpenPort."""
 
 
 class Done(ProbeMessage, frozen=True, kw_only=True):
-    """Nothing more to say."""
+    """The machine has done what was asked, and has nothing to return."""
 
 
 Ask = Introduce | TakeFacts | OpenPort | Dial | Reduce | ClosePort
@@ -99,7 +99,7 @@ Answer = Introduced | FactsTaken | PortOpen | Dialled | Reduced | Done
 
 
 class StationLostError(Exception):
-    """The machine does not answer, in one sentence, and what to do about it where that is known."""
+    """A machine does not answer: `why` in one sentence, and the fix where one is known."""
 
     def __init__(self, why: str, *, fix: str = "") -> None:
         super().__init__(why)
@@ -107,8 +107,8 @@ class StationLostError(Exception):
 
 
 class Station(Protocol):
-    """A machine that answers: this one, one at the other end of a connection, or one that has joined a host."""
+    """A machine to ask: this one, one at the other end of a connection, or one that has joined a host."""
 
     def ask(self, question: Ask) -> Answer:
-        """The answer; StationLostError if there is none."""
+        """The machine's answer; StationLostError if there is none."""
         ...

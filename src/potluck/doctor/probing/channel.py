@@ -1,4 +1,4 @@
-"""A conversation between two machines that know the same token: every line carries a keyed checksum."""
+"""A connection between two machines that know the same token: every line carries a keyed checksum."""
 
 import hmac
 import secrets
@@ -20,10 +20,10 @@ class WrongTokenError(Exception):
 
 
 class Channel:
-    """Lines of JSON with a checksum over a key of this connection, the direction and the line's number."""
+    """Lines of JSON, each with a checksum over its direction, its number and its text, keyed for this connection."""
 
     def __init__(self, connection: socket.socket, token: str, *, is_server: bool, begun: bytes = b"") -> None:
-        """`begun` is what a server has already read of the client's number."""
+        """`begun` holds the bytes of the client's nonce that a server has already read."""
         self._connection = connection
         self._begun = begun
         self._reader = connection.makefile("rb")
@@ -34,7 +34,7 @@ class Channel:
             raise
 
     def _greet(self, token: str, *, is_server: bool) -> None:
-        """Both sides prove the token over numbers that neither chose alone."""
+        """Both sides send a nonce, and prove that they know the token with a key made of the token and both nonces."""
         connection = self._connection
         connection.settimeout(_HANDSHAKE_S)
         mine = secrets.token_hex(_NONCE_HEX // 2)
@@ -54,7 +54,7 @@ class Channel:
         self._num_said += 1
 
     def hear(self) -> bytes:
-        """The other side's next line."""
+        """Receive the next line; WrongTokenError if its checksum is wrong."""
         checksum, _, line = self._line().partition(b" ")
         if not hmac.compare_digest(checksum, self._checksum(self._hears, self._num_heard, line)):
             raise WrongTokenError
@@ -62,11 +62,11 @@ class Channel:
         return line
 
     def wait_forever(self) -> None:
-        """Be patient: the other side asks when it wants to."""
+        """Remove the timeout: the other side may send its next question at any time."""
         self._connection.settimeout(None)
 
     def close(self) -> None:
-        """End the conversation."""
+        """Close the connection."""
         self._reader.close()
         self._connection.close()
 
@@ -96,5 +96,5 @@ class RemoteStation:
             raise StationLostError(str(error) or type(error).__name__) from error
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the channel."""
         self._channel.close()

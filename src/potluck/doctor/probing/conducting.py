@@ -1,6 +1,6 @@
-"""Examine several machines at once: who asks whom what, in which order.
+"""Examine several machines at once: which machine is asked what, and in which order.
 
-Only stations are needed, whoever carries the questions: a connection of `--reach`, or a host with joined machines.
+This works with any Station: its questions travel over a connection of `--reach`, or through a host to joined machines.
 """
 
 import secrets
@@ -36,12 +36,12 @@ Wanted = TypeVar("Wanted")
 
 @dataclass(frozen=True, slots=True)
 class Seat:
-    """A machine that is examined, and the address and port that the others reach it by; port 0 is any."""
+    """A machine that is examined, and the address and port at which the others dial it; port 0 is any."""
 
     station: Station
     address: str
     port: int = 0
-    name: str = ""  # unique; where it is not known, the machine tells it
+    name: str = ""  # unique; empty if it is not known before the machine answers Introduce
     hostname: str = ""
 
 
@@ -54,7 +54,10 @@ def examine_stations(
     with_names: bool = True,
     with_all_reduce: bool = True,
 ) -> Examination:
-    """Facts of all, every ordered pair, then one all-reduce. Machines that joined need no names."""
+    """Take the facts of all machines, dial every ordered pair, then run one all-reduce.
+
+    `with_names`: each machine also resolves the others' hostnames, which machines that have joined do not need.
+    """
     lost = dict(absent or {})
     with ThreadPoolExecutor(max_workers=max(1, len(seats))) as pool:
         crowd = _Crowd(pool, lost)
@@ -75,7 +78,7 @@ def examine_stations(
             links += [one.link for one in crowd.ask(dials, Dialled).values()]
         crowd.ask([(seat, ClosePort()) for seat in ready], Done)
         reductions: tuple[Reduction, ...] | None = None
-        # Where a way is blocked it would only wait for its timeout.
+        # If a link is blocked, the all-reduce would only wait for its timeout.
         if with_torch and with_all_reduce and len(ready) > 1 and all(link.is_open for link in links):
             told = crowd.ask(_reduce(ready, opened), Reduced)
             silent = Reduction(machine="", error="it gave no answer")
@@ -96,7 +99,7 @@ def examine_stations(
 
 
 def rounds(indices: Sequence[int]) -> list[list[tuple[int, int]]]:
-    """Every ordered pair once, in rounds in which nobody is disturbed: each machine is in one pair of a round."""
+    """Every ordered pair once, in rounds with each machine in at most one pair, so that no pair disturbs another."""
     table: list[int | None] = [*indices, *([None] if len(indices) % 2 else [])]
     half = len(table) // 2
     found = []
@@ -109,7 +112,7 @@ def rounds(indices: Sequence[int]) -> list[list[tuple[int, int]]]:
 
 
 class _Crowd:
-    """Asks several machines at the same time; who does not answer is lost."""
+    """Asks several machines at the same time; machines that do not answer are added to `lost`."""
 
     def __init__(self, pool: ThreadPoolExecutor, lost: dict[str, MissingAnswer]) -> None:
         self._pool = pool
@@ -131,7 +134,7 @@ class _Crowd:
 
 
 def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
-    """The machines that answer, with their names; those that share one get their address added."""
+    """The machines that answer, with their names; machines that share a name get their address added to it."""
     told = crowd.ask([(seat, Introduce()) for seat in seats], Introduced)
     names = [one.machine for one in told.values()]
     return [

@@ -1,4 +1,4 @@
-"""Dial another machine's port: what comes of it, then round trip, clock and rate."""
+"""Dial another machine's port: the outcome, then round trip, clock offset and rate."""
 
 import errno
 import socket
@@ -15,12 +15,12 @@ from potluck.doctor.probing.ports import CHUNK_BYTES, COUNT, PING, SINK, STAMP, 
 DIAL_S = 1.5
 _NUM_PINGS = 7
 _RATE_S = 0.2
-_SEND_BUFFER_BYTES = 1 << 18  # little waits in the kernel when the time is up
+_SEND_BUFFER_BYTES = 1 << 18  # small, so that little waits in the kernel when the time is up
 _STALL_S = 2.0
 
 
 def dial(ask: Dial) -> DialledLink:
-    """Everything that this machine can see of the way to the target."""
+    """Dial the target, and measure the link to it."""
     outcome = try_port(ask.address, ask.port, ask.word)
     link = DialledLink(source=ask.source, target=ask.target, outcome=outcome)
     if outcome != OPEN:
@@ -32,7 +32,7 @@ def dial(ask: Dial) -> DialledLink:
 
 
 def try_port(address: str, port: int, word: str | None = None, *, timeout_s: float = DIAL_S) -> str:
-    """What comes of one connection; with a word, whether it is the machine that opened the port for it."""
+    """The outcome of one connection; with `word`, STRANGER if the other side does not know the word."""
     try:
         connection = socket.create_connection((address, port), timeout=timeout_s)
     except OSError as error:
@@ -45,14 +45,14 @@ def try_port(address: str, port: int, word: str | None = None, *, timeout_s: flo
 
 
 def outcome_of(error: OSError) -> str:
-    """What a connection that failed has met."""
+    """The outcome that an error of connecting means: REFUSED, UNREACHABLE or SILENT."""
     if isinstance(error, ConnectionRefusedError):
         return REFUSED
     return UNREACHABLE if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES) else SILENT
 
 
 def _without_large_packets(link: DialledLink, ask: Dial) -> DialledLink:
-    """Whether it is large packets that are lost: small ones move what they did not."""
+    """Measure with small packets: if that works, the link loses large packets; if not, the link is STALLED."""
     try:
         link = _measured(link, ask, with_small_packets=True)
     except OSError:
@@ -72,7 +72,7 @@ def _measured(link: DialledLink, ask: Dial, *, with_small_packets: bool = False)
             connection.sendall(PING)
             (theirs,) = STAMP.unpack(receive(connection, STAMP.size))
             trips.append(time.perf_counter() - start)
-            # The answer was written halfway through the round trip.
+            # We assume that the target took its time stamp halfway through the round trip.
             offsets.append(theirs - (sent_at + trips[-1] / 2))
         rate = _send_stream(connection)
     fastest = min(range(_NUM_PINGS), key=trips.__getitem__)
@@ -85,7 +85,7 @@ def _measured(link: DialledLink, ask: Dial, *, with_small_packets: bool = False)
 
 
 def _send_stream(connection: socket.socket) -> float:
-    """Send for a fraction of a second; the receiver tells how much came in how long."""
+    """Send for a fraction of a second; bytes a second, as the receiver counted them."""
     chunk = struct.pack("!I", CHUNK_BYTES) + bytes(CHUNK_BYTES)
     connection.sendall(SINK)
     deadline = time.perf_counter() + _RATE_S

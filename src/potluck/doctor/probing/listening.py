@@ -1,4 +1,4 @@
-"""`potluck doctor --listen` on one machine, `--reach` on another: on the one port that a host or a gate will have."""
+"""`potluck doctor --listen` on one machine, `--reach` on another, over the port that a host or gate will use later."""
 
 import secrets
 import socket
@@ -16,13 +16,13 @@ from potluck.doctor.probing.channel import Channel, RemoteStation, WrongTokenErr
 from potluck.doctor.probing.ports import OpenedPort, dialled
 from potluck.doctor.probing.station import LocalStation
 
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  the token guards it, and the way in is what is examined
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  the token guards the port, and whether others can dial it is examined
 _REACH_S = 3.0
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a listening machine is, and the token that it printed."""
+    """The address and port of a listening machine, and the token that it printed."""
 
     address: str
     port: int = DEFAULT_PORT
@@ -30,7 +30,7 @@ class Target:
 
 
 def parse_target(text: str) -> Target:
-    """TOKEN@ADDRESS:PORT; without a token the machine is only dialled."""
+    """Parse TOKEN@ADDRESS:PORT; a machine without a token is only dialled."""
     token, _, place = text.rpartition("@")
     address, _, port = place.partition(":")
     if not address or (port and not port.isdigit()):
@@ -41,7 +41,7 @@ def parse_target(text: str) -> Target:
 def listen(
     token: str, say: Callable[[str], None], *, port: int = DEFAULT_PORT, ready: Callable[[int], None] = lambda _: None
 ) -> None:
-    """Answer whoever knows the token, until interrupted."""
+    """Answer machines that know the token, until interrupted."""
 
     def converse(connection: socket.socket, begun: bytes) -> None:
         peer = connection.getpeername()[0]
@@ -55,7 +55,7 @@ def listen(
             say(f"{peer} has gone")
 
     try:
-        opened = OpenedPort(_EVERYWHERE, port, secrets.token_hex(16), converse)  # the word comes with an examination
+        opened = OpenedPort(_EVERYWHERE, port, secrets.token_hex(16), converse)  # an examination sets its own word
     except OSError as error:
         raise GroupError(
             f"cannot listen on port {port}: {error.strerror}",
@@ -68,7 +68,7 @@ def listen(
 
 
 def connect(target: Target) -> tuple[RemoteStation, str, str]:
-    """The listening machine, its address, and this machine's own on the way to it. OSError if it cannot be reached."""
+    """Connect to a listening machine: its station, its address, and this machine's own. OSError if that fails."""
     connection = dialled(target.address, target.port, _REACH_S, with_small_packets=True)
     try:
         channel = Channel(connection, target.token, is_server=False)

@@ -1,4 +1,4 @@
-"""A port that answers whoever knows a word: with the same word, an echo for the round trip, a sink for the rate."""
+"""A port for measurements by diallers that know a word: an echo for the round trip, a sink for the rate."""
 
 import hmac
 import secrets
@@ -19,27 +19,27 @@ COUNT = struct.Struct("!Qd")
 CHUNK_BYTES = 1 << 16
 _GIVE_UP_S = 10.0
 _MOST_CONVERSATIONS = 32
-_LOWEST_FREE, _HIGHEST_FREE = 20000, 32000  # below those that the kernel gives to connections
+_LOWEST_FREE, _HIGHEST_FREE = 20000, 32000  # below Linux's ephemeral ports
 
 
 def digest(word: str, kind: bytes) -> bytes:
-    """What either side shows to prove that it knows the word."""
+    """The digest that a side sends to prove that it knows the word."""
     return prove(word.encode(), "probe", kind)
 
 
 def greet(connection: socket.socket, word: str) -> bool:
-    """The dialler's part: show that one knows the word; whether the other side does, too."""
+    """The dialler's handshake: prove that it knows the word; whether the other side knows the word, too."""
     connection.sendall(digest(word, b"stream"))
     try:
         return hmac.compare_digest(receive(connection, WORD_BYTES), digest(word, b"answer"))
-    except ConnectionResetError:  # it hung up on the wrong word, or does not know what this is
+    except ConnectionResetError:  # the other side hung up: it has another word, or is another program
         return False
 
 
 class OpenedPort:
-    """Listens from now until close(). Who begins otherwise than with the word is handed to `others`, if that is given.
+    """Listens until close(). A connection that does not begin with the word's digest goes to `others`, if given.
 
-    Where large packets are lost, connections of the doctor's own still get through: they ask for small ones.
+    Where large packets are lost, the doctor's own connections still work: their diallers ask for small packets.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class OpenedPort:
         return int(self._server.getsockname()[1])
 
     def close(self) -> None:
-        """Stop listening, and hang up on whoever still talks."""
+        """Stop listening, and end all connections."""
         with suppress(OSError):
             self._server.shutdown(socket.SHUT_RDWR)
         self._thread.join()
@@ -72,7 +72,7 @@ class OpenedPort:
             thread.join()
 
     def _serve(self) -> None:
-        """Talk to each in a thread of its own; to no more at a time than could be machines of a run."""
+        """Serve each connection in a thread of its own, and refuse more than the machines of a run could need."""
         while True:
             try:
                 connection, _ = self._server.accept()
@@ -109,7 +109,7 @@ class OpenedPort:
 
 
 def dialled(address: str, port: int, timeout_s: float, *, with_small_packets: bool = False) -> socket.socket:
-    """A connection, or OSError."""
+    """A TCP connection; OSError if dialling fails."""
     connection = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
         if with_small_packets:
@@ -123,7 +123,7 @@ def dialled(address: str, port: int, timeout_s: float, *, with_small_packets: bo
 
 
 def receive(connection: socket.socket, size: int) -> bytes:
-    """Exactly that many bytes."""
+    """Receive exactly `size` bytes; ConnectionResetError if the connection ends before."""
     parts = b""
     while len(parts) < size:
         part = connection.recv(size - len(parts))
@@ -134,7 +134,7 @@ def receive(connection: socket.socket, size: int) -> bytes:
 
 
 def _drain(connection: socket.socket) -> tuple[int, float]:
-    """Swallow one byte stream: chunks, each announced by its length, until one of length 0."""
+    """Receive chunks, each after its length, until a length of 0; the number of bytes and the seconds they took."""
     total, buffer, start = 0, bytearray(CHUNK_BYTES), 0.0
     while size := struct.unpack("!I", receive(connection, 4))[0]:
         start = start or time.perf_counter()
@@ -149,7 +149,7 @@ def _drain(connection: socket.socket) -> tuple[int, float]:
 
 
 def free_port(address: str) -> int:
-    """A port that nobody has at this moment, and that no connection gets by chance."""
+    """A port that no program has now, and that the kernel gives to no outgoing connection."""
     for _ in range(100):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as one:
             try:

@@ -1,4 +1,4 @@
-"""Examine this machine together with machines that listen."""
+"""Examine this machine together with machines that run `potluck doctor --listen`."""
 
 import socket
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ _OUTCOMES = {
 
 
 def reach_machines(texts: Sequence[str], plan: IntendedRun, *, with_torch: bool = True) -> Examination:
-    """Everything between this machine and the listening ones."""
+    """Examine this machine, the listening machines, and the links between them."""
     targets = [parse_target(text) for text in texts]
     absent: dict[str, MissingAnswer] = {}
     remote: list[RemoteStation] = []
@@ -46,7 +46,7 @@ def reach_machines(texts: Sequence[str], plan: IntendedRun, *, with_torch: bool 
             remote.append(station)
             seats.append(Seat(station, address, target.port))
         here = Seat(local, own_address, DEFAULT_PORT)
-        # What workers open behind their gates is nobody's to dial before they have joined.
+        # No all-reduce: gates carry connections between workers, and machines have gates only after they have joined.
         return examine_stations([here, *seats], plan=plan, absent=absent, with_torch=with_torch, with_all_reduce=False)
     finally:
         local.close()
@@ -55,7 +55,7 @@ def reach_machines(texts: Sequence[str], plan: IntendedRun, *, with_torch: bool 
 
 
 def _connect(target: Target) -> tuple[RemoteStation, str, str]:
-    """The machine, or in one sentence why it cannot be examined."""
+    """Connect to a target as `connect` does; StationLostError says why the target cannot be examined."""
     try:
         socket.getaddrinfo(target.address, target.port)
     except socket.gaierror as error:

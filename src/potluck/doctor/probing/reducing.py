@@ -1,4 +1,4 @@
-"""One machine's part of the all-reduce: a process with torch, which may hang or crash, and its end."""
+"""One machine's part of the all-reduce, in a process of its own with torch, which may hang or crash."""
 
 import queue
 import subprocess
@@ -20,7 +20,7 @@ _IMPORT_S = 60.0
 
 
 class TorchProcess:
-    """Imports torch from the moment it is made; close it."""
+    """A process that begins to import torch as soon as it is made. The caller closes it."""
 
     def __init__(self, variables: Mapping[str, str] | None = None) -> None:
         self._errors = tempfile.TemporaryFile()  # noqa: SIM115  closed with the process
@@ -37,7 +37,7 @@ class TorchProcess:
         self._description: Torch | None = None
 
     def describe(self, version: str) -> Torch:
-        """What torch says of itself, or why it says nothing."""
+        """The facts of torch, or the error with which torch failed to import."""
         if self._description is None:
             line = self._next(_IMPORT_S)
             self._description = (
@@ -46,16 +46,16 @@ class TorchProcess:
         return self._description
 
     def reduce(self, wanted: Reduce) -> Reduction:
-        """Take part in the all-reduce; an error is told by its known cause, else by the last line."""
+        """Take part in the all-reduce; an error is given as its known cause, else as the process's last line."""
         if self.describe("").error:
             return Reduction(machine=wanted.machine, error=f"torch does not import: {self.describe('').error}")
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(msgspec.json.encode(wanted) + b"\n")
             self._process.stdin.flush()
-        except OSError:  # it has died meanwhile: the last words say of what
+        except OSError:  # the process has died: its last words say why
             pass
-        # Meeting and reducing may each take the whole time.
+        # Rendezvous and all-reduce may each take the whole timeout.
         line = self._next(3 * wanted.timeout_s)
         if line:
             told = msgspec.json.decode(line)
@@ -83,7 +83,7 @@ class TorchProcess:
             return None
 
     def _last_words(self) -> str:
-        """The line that the process died with; warnings of torch begin with [W."""
+        """The last line on the process's stderr, apart from torch's warnings, which begin with [W."""
         try:
             self._process.wait(timeout=1.0)
         except subprocess.TimeoutExpired:

@@ -1,4 +1,4 @@
-"""Connections that get through where large packets are lost: that is one of the things that the doctor talks about."""
+"""Connections with small packets only, so that the doctor still works where a network loses large packets."""
 
 import socket
 
@@ -6,6 +6,6 @@ _SEGMENT_BYTES = 500
 
 
 def use_small_packets(one: socket.socket) -> None:
-    """Both sides send small packets only. Before it connects or listens; not on every system."""
+    """Make both sides send small packets only, where the system can. To be called before connecting or listening."""
     if hasattr(socket, "TCP_MAXSEG"):
         one.setsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG, _SEGMENT_BYTES)

@@ -1,4 +1,4 @@
-"""This machine's answers when several are examined."""
+"""This machine's answers when several machines are examined."""
 
 import socket
 from collections.abc import Callable, Mapping
@@ -31,10 +31,10 @@ from potluck.machine.snapshot import take_facts
 
 
 class LocalStation:
-    """Answers for this machine. Close it, so that no port stays open.
+    """Answers questions for this machine. The caller closes it, so that no port stays open.
 
-    `opened` is a port that is open anyway; `expose` makes a port known to the machines that have joined as well, and
-    `variables` are for a process with torch, so that it can do the same.
+    `opened` is a port that is open already. `expose` lets the machines that have joined dial a port; `variables` are
+    the environment with which the process with torch can expose its ports, too.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class LocalStation:
         self._torch: TorchProcess | None = None
 
     def ask(self, question: Ask) -> Answer:
-        """Do what is asked, now."""
+        """Do what the question asks, and return the answer."""
         match question:
             case Introduce():
                 return Introduced(machine=self._machine, hostname=socket.gethostname())
@@ -78,7 +78,7 @@ class LocalStation:
             self._torch = None
 
     def _take_facts(self, names: tuple[str, ...]) -> Facts:
-        """All facts; the process that tells torch's stays for the all-reduce."""
+        """All facts; the process that describes torch keeps running for the all-reduce."""
         self._torch = self._torch or TorchProcess(self._variables)
         facts = take_facts(names_wanted=names, with_torch=False)
         installed = facts.software.torch
@@ -101,7 +101,7 @@ class LocalStation:
             return self._lent.port
         try:
             self._opened = OpenedPort(address, port, word)
-        except OSError:  # a gate or a host has it
+        except OSError:  # a gate or a host has the port
             return 0
         self._expose(self._opened.port)
         return self._opened.port
