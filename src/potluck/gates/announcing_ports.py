@@ -1,4 +1,4 @@
-"""What gates tell each other of ports: those of runs that are open here, and those that a gate stands in for."""
+"""Letters about ports: gates announce the ports of their workers, and answer which ports they stand in for."""
 
 import asyncio
 import socket
@@ -10,11 +10,11 @@ from potluck.gates.messages import Body, Expose, Exposed, Kind, Ports, Settings,
 from potluck.gates.ports import ExposedPorts, StandIn, StandIns, in_run, wanted_stand_ins
 
 _STAND_S = 3.0
-_MOST_CHANGES = 1_000_000  # of a gate's ports while its process lives
+_MOST_CHANGES = 1_000_000  # a gate process changes its ports less often than this in its life
 
 
 class PortAnnouncements:
-    """Ports open here, announced to the machines of their run; ports that others announced, and the stand-ins."""
+    """Announces this machine's ports to the machines of their run, and stands in for the ports that others announce."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class PortAnnouncements:
         self.announced: dict[str, Ports] = {}
         self._stand_ins = StandIns(listen)
         self._standing: dict[str, Standing] = {}
-        self._told: dict[str, Standing] = {}
+        self._last_sent: dict[str, Standing] = {}
         self._undelivered: set[str] = set()
         self._letter_came = asyncio.Event()
 
     async def expose(self, conversation: int, asked: Expose) -> Exposed:
-        """A worker has ports of a run open: answered when the run's machines stand in for them, or cannot."""
+        """Announce a worker's ports; if it waits, answer once the run's machines stand in for them, or cannot."""
         self.exposed.add(conversation, asked.run, asked.ports)
         others = [name for name in self._links if in_run(self._settings(), asked.run, name)]
         self._undelivered.difference_update(others)
@@ -65,18 +65,18 @@ class PortAnnouncements:
         return standing is not None and standing.version >= version and run in standing.runs
 
     def withdraw(self, conversation: int) -> None:
-        """A worker has ended, and its ports with it."""
+        """Forget the ports of a worker that has ended, and announce that to the machines of its runs."""
         runs = self.exposed.drop(conversation)
         for name in self._links:
             if any(in_run(self._settings(), run, name) for run in runs):
                 self.announce(name)
 
     def announce(self, machine: str, *, asks: bool = False) -> None:
-        """Tell a machine of all ports that it may know of."""
+        """Send a machine all ports of the runs that it has a part in; `asks` requests its ports in return."""
         self._post(machine, self.exposed.for_machine(machine, self._settings(), asks=asks))
 
     def settle(self, asked: str = "") -> None:
-        """Stand in for what is known now; others are told what has changed, and who asked in any case."""
+        """Open and close stand-ins as announced; send Standing to `asked` and wherever it has changed."""
         settings = self._settings()
         here = [name for name, link in self._links.items() if link.is_here]
         self._stand_ins.settle(wanted_stand_ins(settings, self.announced, here))
@@ -84,21 +84,21 @@ class PortAnnouncements:
             taken = tuple(one.port for one in self._stand_ins.taken if one.machine == name)
             known = tuple(run for run in told.runs if in_run(settings, run, settings.machine))
             standing = Standing(version=told.version, runs=known, taken=taken)
-            if (name == asked or self._told.get(name) != standing) and self._post(name, standing):
-                self._told[name] = standing
+            if (name == asked or self._last_sent.get(name) != standing) and self._post(name, standing):
+                self._last_sent[name] = standing
 
     def kind_of(self, one: StandIn) -> Kind:
-        """What another machine's port is for."""
+        """Whether another machine announced a port for control or bulk traffic; bulk if that is not known."""
         told = self.announced.get(one.machine)
         return "bulk" if told is None else told.runs.get(one.run, {}).get(one.port, "bulk")
 
     def take(self, sender: str, body: Ports | Standing | Undelivered) -> None:
-        """A letter about ports."""
+        """Act on a letter about ports."""
         match body:
             case Ports():
                 self._undelivered.discard(sender)
                 known = self.announced.get(sender)
-                # One that went through the host may come late; another process of that gate counts from elsewhere.
+                # A relayed announcement may arrive after a newer one; a restarted gate counts from another number.
                 if known is None or not 0 < known.version - body.version < _MOST_CHANGES:
                     self.announced[sender] = body
                 self.settle(sender)
@@ -111,20 +111,20 @@ class PortAnnouncements:
         self._letter_came.set()
 
     def link_is_up(self, link: Link) -> None:
-        """A machine is reached again, and through the host all that have no other way: both sides tell everything."""
+        """Exchange all ports anew with a machine whose link is up, and if it is the host, with all that lack a link."""
         self._undelivered.discard(link.machine)
         is_host = link.machine == self._settings().host
         for name, other in self._links.items():
             if other is link or (is_host and not other.is_up):
-                # What the other one told meanwhile may have been lost.
-                self._told.pop(name, None)
+                # Letters of both sides may have been lost while the link was down.
+                self._last_sent.pop(name, None)
                 self.announce(name, asks=True)
             other.hurry()
         self.settle()
         self._letter_came.set()
 
     def forget(self, machine: str) -> None:
-        for kept in (self.announced, self._standing, self._told):
+        for kept in (self.announced, self._standing, self._last_sent):
             kept.pop(machine, None)
 
     def close(self) -> None:

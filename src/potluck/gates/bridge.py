@@ -12,41 +12,41 @@ WELCOME, REFUSED = b"\0", b"\1"
 
 
 class End(Protocol):
-    """One of the two connections."""
+    """One of the two connections of a bridge."""
 
     socket: socket.socket
 
     @property
     def is_full(self) -> bool:
-        """Whether something that was given still waits for `flush`."""
+        """Whether bytes that were given still wait for `flush`."""
         ...
 
     def take(self) -> memoryview:
-        """What has arrived; valid until the next `take` of any end."""
+        """The bytes that have arrived; valid until the next `take` of any End."""
         ...
 
     def give(self, content: memoryview) -> None:
-        """Send, or keep what the kernel does not take."""
+        """Send bytes, and keep those that the kernel does not take."""
         ...
 
     def flush(self) -> None:
-        """Try again to send what was kept."""
+        """Try again to send the bytes that were kept."""
         ...
 
     def say_goodbye(self) -> None:
-        """Nothing more is given: tell the other side, as far as it must be told."""
+        """Signal the end of the stream to the other side, where closing the socket does not signal it."""
         ...
 
     def close(self, *, is_orderly: bool = True) -> None:
-        """Hang up."""
+        """Close the connection; reset it if its end is not orderly."""
         ...
 
 
 class Bridge:
-    """Two connections that are one from now on. It ends when either side ends.
+    """Joins two connections into one, until either of them ends.
 
-    `near` is the side on this machine, or the one that asked for the bridge; `far` leads to another machine. Where
-    this machine has dialled, the far gate's first byte says whether it lets the connection in.
+    `near` is the connection on this machine or, where the host relays, from the machine that asked; `far` leads to
+    another machine. With `awaits_welcome`, the far gate's first byte says whether it lets the connection in.
     """
 
     def __init__(self, near: End, far: End, *, awaits_welcome: bool, ended: Callable[["Bridge"], None]) -> None:
@@ -61,13 +61,13 @@ class Bridge:
         self._is_ending = False
 
     def begin(self) -> None:
-        """Start with what has already arrived."""
+        """Start to carry, first the bytes that have already arrived."""
         for pump in (self._outward, self._inward):
             if not self._is_ending:
                 pump.start()
 
     def admit(self, content: memoryview) -> memoryview:
-        """What the far side sent, without the first byte that is for this gate."""
+        """Bytes of the far side without the first, the far gate's welcome; EndOfStreamError if that is a refusal."""
         if not self._awaits_welcome:
             return content
         self._awaits_welcome = False
@@ -76,7 +76,7 @@ class Bridge:
         return content[1:]
 
     def end(self, *, is_orderly: bool) -> None:
-        """No more is read; after an orderly end, what is still to be sent is sent first, and the goodbye."""
+        """Stop reading, and close; after an orderly end, the bridge first sends the remaining bytes and the goodbye."""
         if self._is_ending:
             return
         self._is_ending = True
@@ -103,7 +103,7 @@ class Bridge:
             self.finish(True)
 
     def finish(self, is_orderly: bool) -> None:
-        """Hang up on both sides."""
+        """Close both connections."""
         if self._is_over:
             return
         self._is_over = self._is_ending = True
@@ -115,7 +115,7 @@ class Bridge:
 
 
 class _Pump:
-    """One direction."""
+    """Carries bytes in one direction of a bridge."""
 
     def __init__(self, source: End, sink: End, bridge: Bridge) -> None:
         self._source, self._sink, self._bridge = source, sink, bridge

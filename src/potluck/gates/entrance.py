@@ -1,4 +1,4 @@
-"""The one port that strangers can dial: few unfinished handshakes, little time for each, and no word to who fails."""
+"""The port that strangers can dial: few unfinished handshakes, little time for each, no answer to other programs."""
 
 import asyncio
 import socket
@@ -22,7 +22,7 @@ Guest = TypeVar("Guest")
 
 
 class Entrance:
-    """Listens, and hands on who has shown a certificate. `service` is for HTTPS, where this machine has a service."""
+    """Listens; passes members (by certificate) to `let_in`, and HTTPS clients to `serve`, if there is a service."""
 
     def __init__(
         self,
@@ -40,10 +40,10 @@ class Entrance:
         self._serve = serve
         self._unfinished: dict[asyncio.Task[None], str] = {}
         self._admitted: set[asyncio.Task[None]] = set()
-        self._has_told = False
+        self._has_warned = False
 
     async def listen(self) -> None:
-        """Until cancelled."""
+        """Accept connections until cancelled."""
         try:
             await asyncio.gather(*(self._accept(listener) for listener in self._listeners))
         finally:
@@ -56,11 +56,11 @@ class Entrance:
         while True:
             try:
                 connection, (address, _) = await loop.sock_accept(listener)
-            except OSError as error:  # no file descriptors left, or gone before it was accepted
+            except OSError as error:  # no file descriptors left, or the dialler has gone before accept
                 self._note(error)
                 await asyncio.sleep(0.05)
                 continue
-            await asyncio.sleep(0)  # whoever dials all the time does not keep the others waiting
+            await asyncio.sleep(0)  # a flood of connections must not keep other tasks waiting
             if len(self._unfinished) >= _MOST_UNFINISHED:
                 self._drop_one()
             task = asyncio.ensure_future(self._meet(prepare(connection)))
@@ -68,13 +68,13 @@ class Entrance:
             task.add_done_callback(self._forget)
 
     def _note(self, error: OSError) -> None:
-        """Said once in a gate's life: an attacker would have it said all the time."""
-        if is_out_of_files(error) and not self._has_told:
-            self._has_told = True
+        """Print once in a gate's life that file descriptors have run out: an attacker could cause it all the time."""
+        if is_out_of_files(error) and not self._has_warned:
+            self._has_warned = True
             sys.stderr.write(f"potluck gate: {out_of_files()}\n")
 
     def _drop_one(self) -> None:
-        """A member's handshake takes milliseconds, a stranger's may not."""
+        """Cancel an old unfinished handshake: a member's takes milliseconds, a stranger's may not."""
         oldest = oldest_of_busiest(self._unfinished)
         del self._unfinished[oldest]
         oldest.cancel()
@@ -115,6 +115,6 @@ class Entrance:
 
 
 def oldest_of_busiest(addresses: Mapping[Guest, str]) -> Guest:
-    """Who has to go where there are too many: the oldest from the address that has most."""
+    """The connection to drop when there are too many: the oldest from the address that has most."""
     (busiest, _), *_ = Counter(addresses.values()).most_common(1)
     return next(guest for guest, address in addresses.items() if address == busiest)

@@ -1,4 +1,4 @@
-"""A worker's side of its machine's gate: its ports belong to the run while it lives, and others can dial them."""
+"""A worker's line to its machine's gate: while it is open, other machines of the run can dial the worker's ports."""
 
 import select
 import socket
@@ -21,11 +21,11 @@ Wanted = TypeVar("Wanted", Exposed, Rates)
 
 
 class TakenError(Exception):
-    """On another machine some program has one of the ports: open others."""
+    """Another program has one of the ports on another machine: the worker has to open other ports."""
 
 
 class GateLine:
-    """A conversation with the gate. If the gate is started again, it is told the same again."""
+    """A worker's conversation with its gate; it exposes the ports again if the gate's process is restarted."""
 
     def __init__(self, path: str, run: str) -> None:
         self._path = path
@@ -37,7 +37,7 @@ class GateLine:
         self._watch: threading.Thread | None = None
 
     def expose(self, ports: dict[int, Kind], *, waits: bool = True) -> Exposed:
-        """Let the run's machines dial these ports from now on; waits until they can, where they are in reach."""
+        """Let the run's machines dial these ports; `waits` until those in reach can. TakenError if a port is taken."""
         with self._lock:
             self._ports |= ports
             if self._watch is None:
@@ -50,7 +50,7 @@ class GateLine:
         return exposed
 
     def rates(self) -> Rates | None:
-        """How fast this machine has sent to the others since the last question, if the gate is there."""
+        """How fast this machine has sent to the others since the last call; None if the gate does not answer."""
         with self._lock:
             try:
                 return self._ask(AskRates(), Rates, find_s=0.0)
@@ -58,7 +58,7 @@ class GateLine:
                 return None
 
     def close(self) -> None:
-        """The ports are not the run's any more."""
+        """End the conversation, which also withdraws the ports."""
         self._is_closed.set()
         with self._lock:
             self._hang_up()
@@ -74,7 +74,7 @@ class GateLine:
                     raise ConnectionResetError("the gate has gone")
                 received += piece
         except OSError:
-            self._hang_up()  # an answer that comes late would be taken for the next one's
+            self._hang_up()  # a late answer would be taken for the answer to the next question
             raise
         return msgspec.json.decode(received, type=kind)
 
@@ -99,12 +99,12 @@ class GateLine:
         return self._connection
 
     def _keep(self) -> None:
-        """When the gate ends, tell the next one; what it carried is gone, and the group forms anew."""
+        """Expose the ports again when the gate is restarted. It has lost all connections: workers form a new group."""
         while not self._is_closed.is_set():
             connection = self._connection
             hang_up = select.poll()
             if connection is not None:
-                with suppress(ValueError):  # it is being closed
+                with suppress(ValueError):  # the connection is being closed
                     hang_up.register(connection, select.POLLRDHUP)
             has_ended = bool(hang_up.poll(_LOOK_MS)) or connection is None
             if not has_ended or self._is_closed.is_set():

@@ -1,4 +1,4 @@
-"""How many files and connections a process may have open: as many as the system lets it."""
+"""The limit of open files and connections: raised as far as the system allows, and the error when it is reached."""
 
 import errno
 import resource
@@ -8,19 +8,19 @@ _OUT_OF_FILES = (errno.EMFILE, errno.ENFILE)
 
 
 def raise_file_limit() -> None:
-    """Many systems start programs with 1,024, and let them ask for more."""
+    """Raise the soft limit to the hard limit: many systems start programs with a soft limit of only 1,024."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def is_out_of_files(error: OSError) -> bool:
-    """Whether there is no file descriptor left for a new connection."""
+    """Whether the error means that no file descriptor is left for a new connection."""
     return error.errno in _OUT_OF_FILES
 
 
 def out_of_files() -> str:
-    """One sentence for people, with the fix."""
+    """The message for the user, with the fix."""
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return (
         f"all {limit} files and connections that this process may have are in use; new ones wait\n"

@@ -1,4 +1,4 @@
-"""A machine's gate: who may pass, what it stands in for, and what it tells the other gates."""
+"""A machine's gate: its members and links, its stand-ins, and the letters between it and other gates."""
 
 import asyncio
 import hashlib
@@ -38,11 +38,11 @@ from potluck.gates.streams import Streams
 from potluck.gates.ways import Ways, dial
 
 _AGAIN_S = 0.05
-_MOST_ANSWERS = 64  # connections that one machine may have asked this one to dial, and that are not there yet
+_MOST_ANSWERS = 64  # connections that one machine may ask this one to dial at a time
 
 
 class Gate:
-    """Everything that a gate's process holds. It lets nobody in before `update` was called."""
+    """Everything that a gate's process holds. The gate accepts no connection before the first `update`."""
 
     def __init__(self, identity: Identity, listeners: Sequence[socket.socket], changed: Callable[[], None]) -> None:
         self._identity = identity
@@ -58,7 +58,7 @@ class Gate:
         self._answering: Counter[str] = Counter()
         self.streams = Streams(lambda: self._settings, self.ports.exposed, self.ports.kind_of, self._ways)
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._has_been_told = asyncio.Event()
+        self._has_settings = asyncio.Event()
         self._entrance = Entrance(
             listeners,
             members=lambda: self._members_only,
@@ -68,9 +68,9 @@ class Gate:
         )
 
     async def listen(self) -> None:
-        """Be a gate until cancelled; who comes before the owner has told anything waits."""
+        """Serve until cancelled; connections that arrive before the owner has sent settings wait."""
         try:
-            await self._has_been_told.wait()
+            await self._has_settings.wait()
             await self._entrance.listen()
         finally:
             self.ports.close()
@@ -80,14 +80,14 @@ class Gate:
             for task in self._tasks:
                 task.cancel()
 
-    # What its owner tells and hears
+    # Settings from the owner, and the state of links for the owner
 
     def update(self, settings: Settings) -> None:
-        """Who is a member now and what runs; whoever is not named any more is cut off at once."""
+        """Apply new settings; machines and runs that they do not name any more are cut off at once."""
         if settings == self._settings:
             return
         before, self._settings = self._settings, settings
-        self._has_been_told.set()
+        self._has_settings.set()
         others = {member.machine: member for member in settings.members if member.machine != settings.machine}
         if before.members != settings.members:
             self._members_only = secure.members_only(self._identity, [one.certificate for one in others.values()])
@@ -116,12 +116,12 @@ class Gate:
             self.ports.announce(name)
 
     def _is_first(self, machine: str) -> bool:
-        """Which of two connections stays, when this machine and that one dial each other at the same moment."""
+        """Whether this machine has the lower number: if both dial at the same moment, its connection stays."""
         numbers = {member.machine: member.number for member in self._settings.members}
         return numbers.get(self._settings.machine, 0) < numbers.get(machine, 0)
 
     def links(self) -> Links:
-        """How every other machine is reached."""
+        """The state of the links to all other machines."""
         host = self._links.get(self._settings.host)
         has_relay = host is not None and host.is_up
         return Links(
@@ -132,11 +132,11 @@ class Gate:
 
     @property
     def own_address(self) -> str:
-        """Of this machine, on every machine."""
+        """This machine's loopback address, the same on every machine."""
         return self.address_of(self._settings.machine)
 
     def address_of(self, machine: str) -> str:
-        """Of that machine, on every machine."""
+        """A member's loopback address, the same on every machine; empty if the machine is no member."""
         return address_in(self._settings, machine)
 
     # Stand-ins
@@ -163,7 +163,7 @@ class Gate:
     # Letters
 
     def _post(self, machine: str, body: Body) -> bool:
-        """Over the link to that machine, else through the host."""
+        """Send a letter over the link to that machine, else through the host; False if both links are down."""
         letter = Letter(sender=self._settings.machine, to=machine, body=body)
         ways = (self._links.get(machine), self._links.get(self._settings.host))
         return any(link is not None and link.send(letter) for link in ways)
@@ -175,7 +175,7 @@ class Gate:
             self._read(letter.sender, letter.body)
 
     def _pass_on(self, link: Link, letter: Letter) -> None:
-        """A host's part, for machines that cannot dial each other; nobody speaks in another's name."""
+        """Relay a letter, on the host only, and only if its sender is the machine that this link leads to."""
         if self._settings.machine != self._settings.host or letter.sender != link.machine:
             return
         towards = self._links.get(letter.to)
@@ -207,11 +207,11 @@ class Gate:
 
     async def _let_in(self, end: SecureEnd) -> None:
         member = self._by_digest.get(digest_of(end.certificate))
-        if member is None:  # it has just left
+        if member is None:  # the machine has just left
             end.close()
             return
         header: Any = await asyncio.wait_for(end.receive(Header), HANDSHAKE_S)
-        if member.machine not in self._links:  # it has left since
+        if member.machine not in self._links:  # the machine has left since
             end.close()
             return
         match header:
@@ -242,7 +242,7 @@ class Gate:
 
 
 def _digest(certificate: str) -> bytes:
-    """Of a member's certificate; nothing, if it is none: that machine stays outside, the others do not."""
+    """The digest of a member's certificate; empty if it cannot be parsed, which keeps only that machine out."""
     try:
         return digest_of(ssl.PEM_cert_to_DER_cert(certificate))
     except ValueError:
@@ -250,6 +250,6 @@ def _digest(certificate: str) -> bytes:
 
 
 def own_place() -> str:
-    """Tells this loopback interface from every other: two machines with the same one dial each other as they are."""
+    """An id of this loopback interface: machines with the same id dial each other without stand-ins."""
     parts = [Path("/proc/sys/kernel/random/boot_id").read_text(), str(Path("/proc/self/ns/net").readlink())]
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

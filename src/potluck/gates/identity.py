@@ -1,4 +1,4 @@
-"""A machine's key and self-signed certificate: made once, kept, and known to others by the certificate itself."""
+"""A machine's key and self-signed certificate, made once: other machines know it by the certificate itself."""
 
 import datetime
 import hashlib
@@ -12,20 +12,20 @@ from potluck.core.errors import GateError
 from potluck.core.plain_file import read_plain
 from potluck.core.shell_words import quote
 
-# For programs that know a certificate by its file and ask for a name: addresses change, this does not.
+# The DNS name in every certificate, for programs that verify a name: addresses change, this name does not.
 NAME = "potluck"
 _YEARS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Two files, and the certificate as it travels."""
+    """The files of certificate and key, and the certificate in PEM form."""
 
     certificate_file: Path
     key_file: Path
     certificate: str
     is_new: bool = field(default=False, compare=False)
-    """Made just now: nobody knows this machine by it yet."""
+    """Made just now: no other machine knows this certificate yet."""
 
     @property
     def digest(self) -> bytes:
@@ -33,12 +33,12 @@ class Identity:
 
 
 def digest_of(der: bytes) -> bytes:
-    """SHA-256 of a certificate: what machines compare."""
+    """SHA-256 of a certificate in DER form, by which a gate recognises a member."""
     return hashlib.sha256(der).digest()
 
 
 def load_or_make(folder: Path) -> Identity:
-    """The folder's identity, made if there is none."""
+    """The identity in a folder, made if there is none; GateError if it is damaged."""
     certificate_file, key_file = folder / "certificate.pem", folder / "key.pem"
     is_new = not certificate_file.exists() and not key_file.exists()
     if is_new:
@@ -62,7 +62,7 @@ def load_or_make(folder: Path) -> Identity:
 
 
 def _check_own_signature(pem: str) -> None:
-    """A certificate with one changed letter may still be one, but not the one that others know: ValueError."""
+    """ValueError if a certificate was changed: one changed letter may leave it readable, but others do not know it."""
     from cryptography import x509  # noqa: PLC0415
     from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
 
@@ -74,7 +74,7 @@ def _check_own_signature(pem: str) -> None:
 
 
 def ends_at(certificate: str) -> float:
-    """When a certificate in PEM form ends to be valid, in seconds since 1970; ValueError if it is none."""
+    """When a certificate in PEM form expires, in seconds since 1970; ValueError if the text is no certificate."""
     from cryptography import x509  # noqa: PLC0415
 
     return x509.load_pem_x509_certificate(certificate.encode()).not_valid_after_utc.timestamp()
@@ -88,9 +88,9 @@ def make_certificate(days: float = 365 * _YEARS) -> tuple[str, str]:
     from cryptography.x509.oid import NameOID  # noqa: PLC0415
 
     key = ec.generate_private_key(ec.SECP256R1())
-    # OpenSSL looks certificates up by their names: each has one of its own.
+    # OpenSSL looks up certificates by name, so each certificate has a name of its own.
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"{NAME} {secrets.token_hex(16)}")])
-    # A clock that is an hour behind must not find a certificate that is not valid yet.
+    # A machine whose clock is behind must not find that the certificate is not valid yet.
     begins = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=2)
     certificate = (
         x509.CertificateBuilder()

@@ -1,4 +1,4 @@
-"""A link: the connection for letters between this machine and another, dialled by whichever side can."""
+"""A link: the connection for letters (control messages) between two gates, dialled by whichever side can."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ BROKEN = (OSError, ssl.SSLError, EndOfStreamError, msgspec.MsgspecError, asyncio
 
 
 class Correspondence:
-    """Letters over one connection, for as long as the other side answers."""
+    """Sends and receives letters over one connection, for as long as the other side is heard."""
 
     def __init__(self, end: SecureEnd, *, dialled: bool, place: str, hear: Callable[[Letter], None]) -> None:
         self.dialled = dialled
@@ -40,7 +40,7 @@ class Correspondence:
 
     @property
     def is_young(self) -> bool:
-        """Whether it is so new that the other machine may have dialled at the same moment."""
+        """Whether the connection is so new that the other machine may have dialled at the same moment."""
         return time.monotonic() - self.began < _RACE_S
 
     def stop(self) -> None:
@@ -52,7 +52,7 @@ class Correspondence:
             self.stop()
 
     async def hold(self) -> None:
-        """Until either side breaks off."""
+        """Send, receive and ping until either side ends the connection."""
         parts = (self._read(), self._write(), self._ping(), self._is_over.wait())
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
@@ -90,7 +90,7 @@ class Correspondence:
 
 
 class Link:
-    """The way to one machine: up while there is a correspondence, else dialled again and again."""
+    """The link to one machine: up while there is a Correspondence, else this gate dials again and again."""
 
     def __init__(
         self,
@@ -126,23 +126,23 @@ class Link:
 
     @property
     def dialled(self) -> bool:
-        """Whether this machine can dial the other."""
+        """Whether this machine dialled the link that is up, so that it can dial the other machine again."""
         return self._held is not None and self._held.dialled
 
     @property
     def address(self) -> str:
-        """Where the other one was met."""
+        """The other machine's address on the current connection; empty if the link is down."""
         return "" if self._held is None else self._held.address
 
     @property
     def addresses(self) -> tuple[str, ...]:
-        """Where to dial the other one: first where it was met, if this machine has dialled it there."""
+        """Addresses at which to dial the other machine, first the current connection's if this machine dialled it."""
         known = (self._held.address,) if self._held is not None and self._held.dialled else ()
         return tuple(dict.fromkeys((*known, *self.member.addresses)))
 
     @property
     def is_here(self) -> bool:
-        """Whether both share a loopback interface: two containers, or a test."""
+        """Whether both machines share a loopback interface, as two containers or a test may."""
         return self._held is not None and self._held.place == self._own_place
 
     def state(self, *, is_relayed: bool) -> LinkState:
@@ -161,34 +161,34 @@ class Link:
         )
 
     def send(self, message: msgspec.Struct) -> bool:
-        """Whether it is on its way."""
+        """Queue a message; False if the link is down."""
         if self._held is None:
             return False
         self._held.send(message)
         return True
 
     async def tried(self, at_most_s: float) -> None:
-        """Wait until it is up, or was tried in vain."""
+        """Wait until the link is up or dialling has failed, for `at_most_s` seconds."""
         if not self.is_up:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._has_tried.wait(), at_most_s)
 
     def hurry(self) -> None:
-        """The network is back, by other signs: dial now, and wait no longer for what was sent before."""
+        """Dial anew at once if the link is down: another link has come up, so the network may be back."""
         if not self.is_up:
             self._hurry.set()
 
     async def accept(self, end: SecureEnd, control: Control) -> None:
-        """The other side has dialled, and thinks that there is no link."""
+        """Take a connection that the other side has dialled for letters, since the link is down on its side."""
         held = self._held
         if held is not None and held.dialled and self._is_first() and held.is_young:
-            end.close()  # both dialled at once: the first machine's connection stays
+            end.close()  # both dialled at once: the lower number's connection stays
             return
         await end.send(Control(place=self._own_place))
         await self._hold(end, dialled=False, place=control.place)
 
     async def doubt(self) -> None:
-        """A connection could not be dialled although the link is up: a firewall has closed since. Both try again."""
+        """End a link that is up although dialling fails now, as after a firewall change: both sides dial anew."""
         doubted = self._held
         if doubted is not None:
             doubted.stop()
@@ -196,7 +196,7 @@ class Link:
                 await asyncio.sleep(_LOOK_S)
 
     def close(self) -> None:
-        """The machine is no member any more."""
+        """Stop dialling, and end the connection."""
         self._task.cancel()
         if self._held is not None:
             self._held.stop()
@@ -218,7 +218,7 @@ class Link:
             failures += 1
 
     async def _dial_in_a_hurry(self) -> SecureEnd:
-        """Dial; if it becomes urgent meanwhile, dial anew: what was sent into a cut cable is sent again late."""
+        """Dial; if `hurry` is called meanwhile, dial anew: TCP repeats packets that a cut cable lost only late."""
         dialling = asyncio.ensure_future(self._dial(self.member))
         hurrying = asyncio.ensure_future(self._hurry.wait())
         try:
@@ -232,7 +232,7 @@ class Link:
         return await self._dial(self.member)
 
     async def _greet(self, end: SecureEnd) -> bool:
-        """Correspond over a connection that this machine has dialled; whether the other side wanted that."""
+        """Hold a connection that this machine has dialled, until it ends; False if the other side refused it."""
         try:
             await end.send(Control(place=self._own_place))
             answer: Any = await asyncio.wait_for(end.receive(Control), _SILENCE_S)
@@ -248,7 +248,7 @@ class Link:
 
     async def _hold(self, end: SecureEnd, *, dialled: bool, place: str) -> None:
         if dialled and not self._is_first() and self._held is not None and self._held.is_young:
-            end.close()  # both dialled at once, and the other one's connection was here first
+            end.close()  # both dialled at once, and the other machine's connection came first
             return
         held = Correspondence(end, dialled=dialled, place=place, hear=lambda letter: self._hear(self, letter))
         before, self._held = self._held, held
@@ -269,7 +269,7 @@ class Link:
 
 
 def explain(error: BaseException) -> str:
-    """What dialling met, in a few words."""
+    """Why dialling failed, in a few words."""
     if isinstance(error, asyncio.TimeoutError):
         return "no answer"
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -14,14 +14,14 @@ from potluck.machine.loopback import ANY_ADDRESS, try_loopback
 
 _LOOPBACK = int(ipaddress.IPv4Address("127.0.0.0"))
 _BLOCK_BITS = 12
-_FIRST_BLOCK = 16  # 127.0.0.1, 127.0.0.53 and 127.0.1.1 are others'
+_FIRST_BLOCK = 16  # 127.0.0.1, 127.0.0.53 and 127.0.1.1 have other uses
 _NUM_BLOCKS = 1 << 24 - _BLOCK_BITS
 MOST_MACHINES = (1 << _BLOCK_BITS) - 2
 _LISTENING = "0A"
 
 
 def choose_block(in_use: set[str] | None = None) -> str:
-    """A block that nobody uses on this machine, as 127.77.16.0."""
+    """The first address of a random block in which no program of this machine listens, such as 127.77.16.0."""
     taken = listening_addresses() if in_use is None else in_use
     used = {(int(ipaddress.IPv4Address(address)) - _LOOPBACK) >> _BLOCK_BITS for address in taken}
     while True:
@@ -31,7 +31,7 @@ def choose_block(in_use: set[str] | None = None) -> str:
 
 
 def address_of(block: str, number: int) -> str:
-    """Where machine `number` is, on every machine of the cluster."""
+    """The loopback address of machine `number`, the same on every machine of the cluster."""
     if not 1 <= number <= MOST_MACHINES:
         raise GateError(
             f"a cluster has room for {MOST_MACHINES} machines",
@@ -41,7 +41,7 @@ def address_of(block: str, number: int) -> str:
 
 
 def check_takes(address: str = ANY_ADDRESS) -> None:
-    """Make sure that this machine's loopback takes an address."""
+    """GateError unless programs can listen at an address of this machine's loopback interface."""
     trouble = try_loopback(address)
     if trouble:
         raise GateError(
@@ -77,11 +77,11 @@ def _listeners() -> list[tuple[str, int, int]]:
 
 
 def parse_end(text: str) -> tuple[str, int]:
-    """An address and a port as the kernel prints them: 0100007F:1F90."""
+    """Parse an address and a port as the kernel prints them: 0100007F:1F90."""
     address, _, port = text.partition(":")
     return socket.inet_ntoa(struct.pack("=I", int(address, 16))), int(port, 16)
 
 
 def spell_end(address: str, port: int) -> str:
-    """An address and a port the way the kernel prints them."""
+    """Write an address and a port as the kernel prints them."""
     return f"{struct.unpack('=I', socket.inet_aton(address))[0]:08X}:{port:04X}"

@@ -2,8 +2,8 @@
 
     python -m potluck.gates.main --identity ~/.potluck/identity --socket PATH --listen FD,FD
 
-Settings come as JSON lines on stdin, the state of all links goes out as JSON lines on stdout. When stdin ends, whoever
-owns the gate is gone, and the gate with it.
+The gate reads Settings as JSON lines from stdin, and writes the state of all links as JSON lines to stdout. When stdin
+ends, the process that owns the gate has ended, and the gate ends, too.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from potluck.gates.identity import load_or_make
 from potluck.gates.messages import Settings
 from potluck.gates.workers import WorkerSocket
 
-_TELL_S = 2.0
+_LOOK_S = 2.0
 _SOON_S = 0.1
 
 
 def main() -> None:
-    """Be a gate until stdin ends."""
+    """Run a gate until stdin ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--identity", type=Path, required=True)
     parser.add_argument("--socket", type=Path, required=True)
@@ -38,13 +38,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C in the terminal is for the owner
     listeners = [socket.socket(fileno=int(number)) for number in options.listen.split(",")]
     with suppress(asyncio.CancelledError, BrokenPipeError):
-        asyncio.run(_live(options.identity, options.socket, listeners))
+        asyncio.run(_run(options.identity, options.socket, listeners))
 
 
-async def _live(identity: Path, path: Path, listeners: list[socket.socket]) -> None:
+async def _run(identity: Path, path: Path, listeners: list[socket.socket]) -> None:
     has_changed = asyncio.Event()
     gate = Gate(load_or_make(identity), listeners, has_changed.set)
-    parts = (_obey(gate), gate.listen(), WorkerSocket(gate, path).listen(), _tell(gate, has_changed))
+    parts = (_read_settings(gate), gate.listen(), WorkerSocket(gate, path).listen(), _write_links(gate, has_changed))
     tasks = [asyncio.ensure_future(part) for part in parts]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -56,8 +56,8 @@ async def _live(identity: Path, path: Path, listeners: list[socket.socket]) -> N
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _obey(gate: Gate) -> None:
-    """Take settings until nobody gives them any more."""
+async def _read_settings(gate: Gate) -> None:
+    """Apply settings from stdin until it ends."""
     reader = asyncio.StreamReader(limit=1 << 26)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb"))
@@ -65,20 +65,20 @@ async def _obey(gate: Gate) -> None:
         gate.update(msgspec.json.decode(line, type=Settings))
 
 
-async def _tell(gate: Gate, has_changed: asyncio.Event) -> None:
-    """The links, when one of them has changed, and every few seconds for what is counted."""
-    told, left = None, b""
-    os.set_blocking(sys.stdout.fileno(), False)  # an owner that is stopped (Ctrl-Z) does not stop the gate
+async def _write_links(gate: Gate, has_changed: asyncio.Event) -> None:
+    """Write the links when one has changed; also look every few seconds, since round trips change without notice."""
+    written, left = None, b""
+    os.set_blocking(sys.stdout.fileno(), False)  # an owner that is stopped (Ctrl-Z) must not stop the gate
     while True:
         links = gate.links()
-        if links != told and not left:
-            left, told = msgspec.json.encode(links) + b"\n", links
+        if links != written and not left:
+            left, written = msgspec.json.encode(links) + b"\n", links
         if left:
             with suppress(BlockingIOError):
                 left = left[os.write(sys.stdout.fileno(), left) :]
         has_changed.clear()
         with suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(has_changed.wait(), _TELL_S)
+            await asyncio.wait_for(has_changed.wait(), _LOOK_S)
         await asyncio.sleep(_SOON_S)
 
 

@@ -1,4 +1,4 @@
-"""What gates, their owners and workers tell each other: plain data, as JSON, checked when it arrives."""
+"""Messages between gates, their owners and workers: plain data, sent as JSON, checked when it arrives."""
 
 from typing import Annotated, Literal
 
@@ -11,14 +11,14 @@ Way = Literal["here", "direct", "relayed", "down"]
 
 
 class GateMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
-    """A message that can be told from others."""
+    """Base of messages; a tag in the JSON tells their types apart."""
 
 
 # From the agent or the host of a machine to its gate, and back
 
 
 class ClusterMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A machine of the cluster, as the host tells of it."""
+    """A machine of the cluster, as the host describes it."""
 
     machine: str
     number: int
@@ -28,25 +28,25 @@ class ClusterMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 
 class Settings(GateMessage, frozen=True, kw_only=True):
-    """All that a gate has to know; whatever is not in it any more is cut off."""
+    """All settings of a gate; the gate cuts off machines and runs that are not in them any more."""
 
     machine: str
     host: str
     block: str
     members: tuple[ClusterMachine, ...]
-    runs: dict[str, tuple[str, ...]] = {}  # which machines are in each
+    runs: dict[str, tuple[str, ...]] = {}  # the machines of each run
     service: str = ""  # the socket of the host's HTTP service; only a host has one
 
 
 class LinkState(msgspec.Struct, frozen=True, kw_only=True):
-    """How one machine reaches another."""
+    """How this machine reaches another one."""
 
     machine: str
     way: Way
-    dialled: bool = False  # by this machine; else the other one dialled
+    dialled: bool = False  # whether this machine dialled; else the other machine did
     address: str = ""  # of the other side of the connection
     round_trip_s: float | None = None
-    trouble: str = ""  # what dialling met
+    trouble: str = ""  # why dialling failed
 
 
 class Links(GateMessage, frozen=True, kw_only=True):
@@ -63,21 +63,21 @@ class Expose(GateMessage, frozen=True, kw_only=True):
 
     run: str
     ports: KnownPorts
-    waits: bool = True  # for the answer, until the run's machines stand in for the ports
+    waits: bool = True  # whether the answer comes only when the run's machines stand in for the ports
 
 
 class Exposed(GateMessage, frozen=True, kw_only=True):
-    """The run's machines stand in for the ports, as far as they are in reach, but for ports that are taken there."""
+    """Answer to Expose: the run's machines in reach stand in for the ports, except for those that are taken there."""
 
-    taken: dict[int, str] = {}
+    taken: dict[int, str] = {}  # port to the machine on which another program has it
 
 
 class AskRates(GateMessage, frozen=True, kw_only=True):
-    """How fast does this machine send?"""
+    """Asks how fast this machine sends."""
 
 
 class Rates(GateMessage, frozen=True, kw_only=True):
-    """Bytes a second to other machines' loopback addresses, while there was something to send."""
+    """Answer to AskRates: bytes a second by loopback address, measured while there was something to send."""
 
     own: str
     sending_bytes_per_s: dict[str, float]
@@ -89,20 +89,20 @@ class Rates(GateMessage, frozen=True, kw_only=True):
 class Control(GateMessage, frozen=True, kw_only=True):
     """This connection is for letters."""
 
-    place: str  # machines with the same one share a loopback interface
+    place: str  # machines with the same place share a loopback interface
 
 
 class Open(GateMessage, frozen=True, kw_only=True):
-    """This connection goes on to a port of a run on the machine that is asked, or on another one through the host."""
+    """This connection is to be carried on to a port of a run, on the receiver or, where the host relays, on `to`."""
 
     run: str
     port: Port
     to: str = ""
-    origin: str = ""  # told by the host, where it relays
+    origin: str = ""  # the machine that dialled, set by the host where it relays
 
 
 class Answer(GateMessage, frozen=True, kw_only=True):
-    """This connection was asked for by a letter."""
+    """This connection is the one that a DialMe asked for."""
 
     ticket: str
 
@@ -114,48 +114,48 @@ Header = Control | Open | Answer
 
 
 class Ports(GateMessage, frozen=True, kw_only=True):
-    """What the sender's workers have open, run by run."""
+    """The ports that the sender's workers have open, by run."""
 
     version: int
     runs: Annotated[dict[str, KnownPorts], msgspec.Meta(max_length=64)]
-    asks: bool = False  # for the receiver's own
+    asks: bool = False  # whether the receiver shall send its own ports
 
 
 class Standing(GateMessage, frozen=True, kw_only=True):
-    """The sender stands in for these ports."""
+    """Answer to Ports: the sender stands in for the ports that its workers may dial, except for those in `taken`."""
 
-    version: int
-    runs: tuple[str, ...]  # those that the sender takes part in, as far as it knows
+    version: int  # of the Ports
+    runs: tuple[str, ...]  # of the Ports, those that the sender has a part in, as far as it knows
     taken: tuple[int, ...] = ()
 
 
 class DialMe(GateMessage, frozen=True, kw_only=True):
-    """The sender cannot dial the other: please dial, and answer this ticket."""
+    """The sender cannot dial the receiver: the receiver shall dial, and send an Answer with this ticket."""
 
     ticket: str
     kind: Kind
 
 
 class CannotDial(GateMessage, frozen=True, kw_only=True):
-    """The sender was asked to dial, and cannot either."""
+    """Answer to DialMe: the sender cannot dial either."""
 
     ticket: str
 
 
 class Undelivered(GateMessage, frozen=True, kw_only=True):
-    """The host cannot pass a letter on."""
+    """From the host: it cannot relay a letter to `machine`."""
 
     machine: str
 
 
 class Ping(GateMessage, frozen=True, kw_only=True):
-    """Is anybody there?"""
+    """Asks for a Pong, to notice a dead link and to measure the round trip."""
 
     number: int
 
 
 class Pong(GateMessage, frozen=True, kw_only=True):
-    """Yes."""
+    """Answer to the Ping with the same number."""
 
     number: int
 
@@ -164,7 +164,7 @@ Body = Ports | Standing | DialMe | CannotDial | Undelivered
 
 
 class Letter(GateMessage, frozen=True, kw_only=True):
-    """From one gate to another, over the connection between them or through the host."""
+    """A control message from one gate to another, over the link between them or through the host."""
 
     sender: str
     to: str

@@ -1,4 +1,4 @@
-"""Which ports belong to which run: those that workers here have open, and those of other machines' workers."""
+"""The ports of runs: those that workers of this machine have open, and stand-ins for those of other machines."""
 
 import errno
 import socket
@@ -11,7 +11,7 @@ from potluck.gates.messages import Kind, Ports, Settings
 
 
 class StandIn(NamedTuple):
-    """A port of another machine's, listened on here in its place."""
+    """A port of another machine, on which this machine's gate listens in its place."""
 
     machine: str
     run: str
@@ -20,32 +20,32 @@ class StandIn(NamedTuple):
 
 
 class ExposedPorts:
-    """What processes of this machine have open, by the conversation in which they told it."""
+    """Ports that processes of this machine have exposed, by their conversation with the gate."""
 
     def __init__(self) -> None:
-        self._told: dict[int, list[tuple[str, dict[int, Kind]]]] = {}
-        # Higher than any that a gate before this one has told: its answers may still be on their way.
+        self._by_conversation: dict[int, list[tuple[str, dict[int, Kind]]]] = {}
+        # Higher than any version of an earlier gate process: answers to that process may still arrive.
         self.version = time.time_ns()
 
     def add(self, conversation: int, run: str, ports: dict[int, Kind]) -> None:
-        self._told.setdefault(conversation, []).append((run, ports))
+        self._by_conversation.setdefault(conversation, []).append((run, ports))
         self.version += 1
 
     def drop(self, conversation: int) -> set[str]:
-        """The runs whose ports are gone with a conversation."""
+        """Forget the ports of a conversation; the runs that they belonged to."""
         self.version += 1
-        return {run for run, _ in self._told.pop(conversation, [])}
+        return {run for run, _ in self._by_conversation.pop(conversation, [])}
 
     def of(self, run: str) -> dict[int, Kind]:
         found: dict[int, Kind] = {}
-        for told in self._told.values():
-            for name, ports in told:
+        for exposed in self._by_conversation.values():
+            for name, ports in exposed:
                 if name == run:
                     found |= ports
         return found
 
     def for_machine(self, machine: str, settings: Settings, *, asks: bool) -> Ports:
-        """All that this machine may know of."""
+        """The announcement for a machine: the ports of all runs that it has a part in."""
         runs = {run: ports for run in settings.runs if in_run(settings, run, machine) and (ports := self.of(run))}
         return Ports(version=self.version, runs=runs, asks=asks)
 
@@ -57,13 +57,13 @@ def in_run(settings: Settings, run: str, machine: str) -> bool:
 
 
 def address_in(settings: Settings, machine: str) -> str:
-    """A member's loopback address, on every machine; empty if it is none."""
+    """A member's loopback address, the same on every machine; empty if the machine is no member."""
     number = next((one.number for one in settings.members if one.machine == machine), 0)
     return address_of(settings.block, number) if number else ""
 
 
 def wanted_stand_ins(settings: Settings, announced: Mapping[str, Ports], here: Iterable[str]) -> set[StandIn]:
-    """Ports of others that this machine's workers may dial; machines on the same loopback are dialled as they are."""
+    """Stand-ins for ports that this machine's workers may dial; machines on the same loopback, `here`, need none."""
     mine = {run for run, machines in settings.runs.items() if settings.machine in machines}
     members = {member.machine for member in settings.members} - {settings.machine, *here}
     return {
@@ -77,7 +77,7 @@ def wanted_stand_ins(settings: Settings, announced: Mapping[str, Ports], here: I
 
 
 class StandIns:
-    """Listening sockets in other machines' places."""
+    """The stand-ins that are open, with their listening sockets, and those whose ports are taken."""
 
     def __init__(self, listen: Callable[[StandIn, socket.socket], Callable[[], None]]) -> None:
         self._listen = listen
@@ -85,7 +85,7 @@ class StandIns:
         self.taken: dict[StandIn, str] = {}
 
     def settle(self, wanted: set[StandIn]) -> None:
-        """Open what is wanted and not open, close what is not wanted."""
+        """Open the wanted stand-ins that are not open, and close the open ones that are not wanted."""
         for gone in self._open.keys() - wanted:
             self._open.pop(gone)()
         self.taken = {one: why for one, why in self.taken.items() if one in wanted}

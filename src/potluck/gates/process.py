@@ -1,4 +1,4 @@
-"""A gate from its owner's side: started, told who is a member, started again if it ends."""
+"""A gate's process, from its owner's side: the owner starts it, sends it settings, and restarts it if it ends."""
 
 import shutil
 import socket
@@ -19,14 +19,14 @@ _END_S = 5.0
 
 
 class GateProcess:
-    """A gate that serves listening sockets of this process. Its state of affairs is whatever was told last."""
+    """A gate's process, which serves listening sockets of this process; `links` is the state that it wrote last."""
 
     def __init__(self, identity: Path, listeners: Sequence[socket.socket], tell: Callable[[str], None]) -> None:
         self._identity = identity
         self._listeners = listeners
         self._tell = tell
         self.folder = Path(tempfile.mkdtemp(prefix="potluck-"))
-        """Only this user's."""
+        """Only this user has access to it."""
         self.socket = self.folder / "gate"
         self._settings: Settings | None = None
         self._lock = threading.Lock()
@@ -45,7 +45,7 @@ class GateProcess:
         self._thread.start()
 
     def update(self, settings: Settings) -> None:
-        """Tell the gate who is a member now and what runs."""
+        """Send the gate new settings: its members and runs."""
         with self._lock:
             self._settings = settings
             self._send()
@@ -86,12 +86,12 @@ class GateProcess:
     def _send(self) -> None:
         if self._settings is not None and self._process is not None:
             assert self._process.stdin is not None
-            with suppress(OSError):  # it has just ended: the next one is told
+            with suppress(OSError):  # the gate has just ended: the next one gets the settings
                 self._process.stdin.write(msgspec.json.encode(self._settings) + b"\n")
                 self._process.stdin.flush()
 
     def _keep(self) -> None:
-        """Read what the gate tells; if it ends, start another one."""
+        """Read the links that the gate writes; if the gate ends, start another one."""
         while True:
             process = self._process
             assert process is not None

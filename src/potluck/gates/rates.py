@@ -1,4 +1,4 @@
-"""How fast this machine really sends to each of the others, by what the kernel counted of the gate's connections."""
+"""How fast this machine really sends to each other machine, by the kernel's counts of the gate's connections."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class RateMeter:
-    """Rates since the last look, by the other machine's loopback address."""
+    """Send rates since the last look, by the other machine's loopback address."""
 
     def __init__(self, gate: "Gate") -> None:
         self._gate = gate

@@ -1,7 +1,7 @@
-"""A TLS 1.3 connection over a non-blocking socket, and the contexts that say who may have one.
+"""A TLS 1.3 connection over a non-blocking socket, and the SSL contexts that decide who may connect.
 
-OpenSSL works in memory (ssl.MemoryBIO), and the bytes are read and written here in large pieces: that takes less
-processor time than asyncio's streams, and leaves it to the bridge when to stop reading.
+OpenSSL works in memory (ssl.MemoryBIO); this module reads and writes the socket in large pieces. That takes less
+processor time than asyncio's streams, and the bridge decides when to stop reading.
 """
 
 import asyncio
@@ -17,20 +17,20 @@ import msgspec
 from potluck.gates.identity import Identity
 
 PIECE_BYTES = 1 << 18
-_FIRST_BYTES = 1 << 15  # of a message: the wire need not wait until all of a large piece is encrypted
-_RECORD_BYTES = 1 << 15  # more than a TLS record, which may stay behind from the piece before
+_FIRST_BYTES = 1 << 15  # first piece of a message: small, so that sending begins before the rest is encrypted
+_RECORD_BYTES = 1 << 15  # more than a TLS record, of which one may be left over from the piece before
 _LARGEST_MESSAGE = 1 << 20
 _LENGTH_BYTES = 4
 Wanted = TypeVar("Wanted")
 
-# Read into and used up at once, by the one thread that a gate has.
+# Buffers for all connections: filled and used up before the next read, by the one thread that a gate has.
 _raw = memoryview(bytearray(PIECE_BYTES))
 _plain = memoryview(bytearray(PIECE_BYTES + _RECORD_BYTES))
 NOTHING = memoryview(b"")
 
 
 class EndOfStreamError(Exception):
-    """The other side has gone; orderly if it said so."""
+    """The other side has ended the connection; orderly if it signalled the end."""
 
     def __init__(self, *, is_orderly: bool) -> None:
         super().__init__("the other side has gone")
@@ -38,19 +38,19 @@ class EndOfStreamError(Exception):
 
 
 def members_only(identity: Identity, certificates: Iterable[str]) -> ssl.SSLContext:
-    """For a gate that is dialled: exactly these certificates get in."""
+    """The context of a gate that is dialled: it accepts exactly these certificates."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
     context.verify_mode = ssl.CERT_REQUIRED
-    # A resumed session would not show its certificate again: somebody who has left could come back.
+    # A resumed session does not show its certificate again: a machine that has left could come back.
     context.num_tickets = 0
     for certificate in certificates:
-        with suppress(ssl.SSLError, ValueError):  # that machine stays outside, the others do not
+        with suppress(ssl.SSLError, ValueError):  # keeps only the machine with the bad certificate out
             context.load_verify_locations(cadata=certificate)
     return context
 
 
 def anybody(identity: Identity) -> ssl.SSLContext:
-    """For the host's service, which has credentials of its own."""
+    """The context of the host's HTTPS service: it asks for no certificate, since the service checks credentials."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, identity)
     context.set_alpn_protocols(["http/1.1"])
     return context
@@ -58,7 +58,7 @@ def anybody(identity: Identity) -> ssl.SSLContext:
 
 @lru_cache(maxsize=256)
 def towards(identity: Identity, certificate: str) -> ssl.SSLContext:
-    """For dialling one machine, known by its certificate."""
+    """The context for dialling one machine: it accepts that machine's certificate only."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity)
     context.check_hostname = False  # the certificate itself is compared, whatever name stands in it
     context.verify_mode = ssl.CERT_REQUIRED
@@ -74,7 +74,7 @@ def _context(side: "ssl._SSLMethod", identity: Identity) -> ssl.SSLContext:
 
 
 class Sender:
-    """A connection that keeps what the kernel does not take at once."""
+    """A connection that keeps the bytes that the kernel does not take at once."""
 
     def __init__(self, raw: socket.socket) -> None:
         self.socket = raw
@@ -82,11 +82,11 @@ class Sender:
 
     @property
     def is_full(self) -> bool:
-        """Whether the kernel has not yet taken everything that was given."""
+        """Whether the kernel has not yet taken all bytes that were given."""
         return bool(self._rest)
 
     def flush(self) -> None:
-        """Send what was kept, as far as the kernel takes it."""
+        """Send the bytes that were kept, as far as the kernel takes them."""
         while self._rest:
             try:
                 sent = self.socket.send(self._rest)
@@ -96,7 +96,7 @@ class Sender:
 
 
 class SecureEnd(Sender):
-    """A TLS connection: messages while it is set up, then one end of a bridge."""
+    """A TLS connection: it carries messages while it is set up, and is then one End of a bridge."""
 
     def __init__(self, raw: socket.socket, context: ssl.SSLContext, *, is_server: bool, begun: bytes = b"") -> None:
         super().__init__(raw)
@@ -105,17 +105,17 @@ class SecureEnd(Sender):
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
         self._has_said_goodbye = False
         self._has_more = True
-        """Whether OpenSSL may have something that was received and not yet taken."""
+        """Whether OpenSSL may hold bytes that were received and not yet taken."""
 
     @property
     def certificate(self) -> bytes:
-        """The other side's, in DER form."""
+        """The other side's certificate in DER form; empty if it has shown none."""
         return self._tls.getpeercert(binary_form=True) or b""
 
     # Setting up
 
     async def shake_hands(self) -> None:
-        """OSError, ssl.SSLError or EndOfStreamError if the other side is not who it should be."""
+        """Do the TLS handshake; OSError, ssl.SSLError or EndOfStreamError if it fails."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -131,13 +131,13 @@ class SecureEnd(Sender):
             return
 
     async def send(self, message: msgspec.Struct) -> None:
-        """One message, after its length."""
+        """Send one message, after its length."""
         content = msgspec.json.encode(message)
         self._tls.write(len(content).to_bytes(_LENGTH_BYTES, "big") + content)
         await self._send_out(asyncio.get_running_loop())
 
     async def receive(self, kind: type[Wanted] | object) -> Wanted:
-        """The next message; msgspec.MsgspecError if it is of no kind that was expected."""
+        """Receive the next message; msgspec.MsgspecError if it is not of the type `kind`."""
         size = int.from_bytes(await self._read_exactly(_LENGTH_BYTES), "big")
         if size > _LARGEST_MESSAGE:
             raise EndOfStreamError(is_orderly=False)
@@ -174,7 +174,7 @@ class SecureEnd(Sender):
     # One end of a bridge
 
     def take(self) -> memoryview:
-        """What has arrived, decrypted; valid until the next call. Nothing if there is nothing yet."""
+        """The bytes that have arrived, decrypted; valid until the next call, and empty if there are none yet."""
         if self._has_more and (taken := self._decrypt()):
             return taken
         try:
@@ -187,22 +187,22 @@ class SecureEnd(Sender):
         return self._decrypt()
 
     def give(self, content: memoryview) -> None:
-        """Encrypt and send; what the kernel does not take waits for `flush`."""
+        """Encrypt and send bytes; those that the kernel does not take wait for `flush`."""
         self._tls.write(content)
         self._rest = memoryview(self._outgoing.read())
         self.flush()
 
     def say_goodbye(self) -> None:
-        """Without it, the other side takes the end for a break."""
+        """Add TLS's close_notify to the bytes to send: without it, the other side sees a broken connection."""
         if not self._has_said_goodbye:
             self._has_said_goodbye = True
-            # It wants the other side's goodbye, which nobody waits for.
+            # OpenSSL asks for the other side's close_notify, for which a gate does not wait.
             with suppress(ssl.SSLError, ValueError):
                 self._tls.unwrap()
             self._rest = memoryview(bytes(self._rest) + self._outgoing.read())
 
     def close(self, *, is_orderly: bool = True) -> None:
-        """Hang up; an orderly end is told to the other side."""
+        """Close the connection; before an orderly end, send close_notify."""
         if is_orderly:
             self.say_goodbye()
             with suppress(OSError):
@@ -212,7 +212,7 @@ class SecureEnd(Sender):
     def _decrypt(self) -> memoryview:
         filled, self._has_more = 0, True
         try:
-            # To the end: the kernel does not tell of what has been read from it, and stays behind here.
+            # Read all that OpenSSL holds: for bytes left in OpenSSL the kernel does not report the socket as readable.
             while filled < len(_plain):
                 size = int(self._tls.read(len(_plain) - filled, _plain[filled:]))
                 if not size:
@@ -228,14 +228,14 @@ class SecureEnd(Sender):
 
 
 class PlainEnd(Sender):
-    """A connection on this machine: the other end of a bridge."""
+    """A plain connection on this machine: the other End of a bridge."""
 
     def __init__(self, raw: socket.socket) -> None:
         super().__init__(raw)
         self._next_bytes = _FIRST_BYTES
 
     def take(self) -> memoryview:
-        """What has arrived; valid until the next call. Nothing if there is nothing yet."""
+        """The bytes that have arrived; valid until the next call, and empty if there are none yet."""
         try:
             received = self.socket.recv_into(_raw, self._next_bytes)
         except BlockingIOError:
@@ -254,14 +254,14 @@ class PlainEnd(Sender):
             self._rest = memoryview(bytes(content[sent:]))
 
     def say_goodbye(self) -> None:
-        """The kernel does it."""
+        """Nothing to do: closing the socket signals the end."""
 
     def close(self, *, is_orderly: bool = True) -> None:
         hang_up(self.socket, is_orderly=is_orderly)
 
 
 def hang_up(connection: socket.socket, *, is_orderly: bool) -> None:
-    """Close; a connection that broke off is reset, so that whoever reads it knows."""
+    """Close a connection; without an orderly end it is reset, so that its reader gets an error."""
     if not is_orderly:
         with suppress(OSError):
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")

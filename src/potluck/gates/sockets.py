@@ -1,4 +1,4 @@
-"""Sockets as gates use them: never blocking, small messages at once, dead peers noticed, control before bulk."""
+"""Socket options of gates: non-blocking, small messages sent at once, dead peers noticed, control before bulk."""
 
 import os
 import socket
@@ -9,19 +9,19 @@ from pathlib import Path
 from potluck.gates.loopback import spell_end
 from potluck.gates.messages import Kind
 
-_DEAD_AFTER_MS = {"control": 10_000, "bulk": 60_000}  # sent bytes that nobody acknowledges, or has room for
+_DEAD_AFTER_MS = {"control": 10_000, "bulk": 60_000}  # without acknowledgement of sent bytes, or room for them
 _IDLE_S, _PROBE_S, _NUM_PROBES = 5, 2, 3
 _LOW_DELAY = 0x10  # IP's type of service, which default queues and Wi-Fi respect
 _INTERACTIVE = 6
-_UNSENT_BYTES = 1 << 17  # what bulk may have waiting in the kernel: more would only wait in front of others
+_UNSENT_BYTES = 1 << 17  # of bulk that may wait in the kernel: more would only delay other traffic
 _TCP_NOTSENT_LOWAT = getattr(socket, "TCP_NOTSENT_LOWAT", 25)
 _TCP_USER_TIMEOUT = getattr(socket, "TCP_USER_TIMEOUT", 18)
-_TCP_RTO_MAX_MS = 44  # newer kernels have it: how long a packet that was lost waits to be sent again, at most
+_TCP_RTO_MAX_MS = 44  # on newer kernels: the longest wait before a lost packet is sent again
 _AGAIN_AFTER_MS = 1000
 
 
 def prepare(connection: socket.socket) -> socket.socket:
-    """For the event loop."""
+    """Make a socket non-blocking for the event loop, and let TCP send small messages at once."""
     connection.setblocking(False)
     if connection.family == socket.AF_INET:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -29,7 +29,7 @@ def prepare(connection: socket.socket) -> socket.socket:
 
 
 def watch_over(connection: socket.socket, kind: Kind) -> None:
-    """For a connection to another machine: it may be cut, and control goes before bulk."""
+    """Set up a connection to another machine: notice when the peer is dead, and send control before bulk."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _IDLE_S)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_S)
@@ -61,7 +61,7 @@ def is_own_users(connection: socket.socket) -> bool:
 
 
 def peer_user(connection: socket.socket) -> int:
-    """The user of the process at the other end of a Unix socket."""
+    """The user id of the process at the other end of a Unix socket."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     _, user, _ = struct.unpack("3i", credentials)
     return int(user)

@@ -1,4 +1,4 @@
-"""Connections that a gate carries: from a worker here to another machine, from there to a worker here, or past here."""
+"""Connections that a gate carries: from a worker here to another machine, from there to a worker here, or relayed."""
 
 import asyncio
 import socket
@@ -18,19 +18,19 @@ from potluck.gates.ways import NoWayError, Ways
 _PATIENCE_S = 3.0
 _AGAIN_S = 0.1
 _MOST_VISITORS = 256
-_VISITORS_A_MEMBER = 4  # an agent has two, and people on its machine type commands
-_IDLE_S = 60.0  # a question that is answered late is answered within seconds
+_VISITORS_A_MEMBER = 4  # an agent has two, and users on its machine type commands
+_IDLE_S = 60.0  # without a byte; the host answers a long poll within seconds
 
 
 class Way(NamedTuple):
-    """Between which machines a connection is carried, and for which run; the first is at its far end."""
+    """The machines and the run that a connection is carried for; the first machine is at its far end."""
 
     machines: tuple[str, ...]
     run: str
 
 
 class Streams:
-    """All connections that are being carried."""
+    """All connections that this gate carries."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Streams:
         """Connections to the host's service, by the address that they come from."""
 
     async def carry(self, asked: StandIn, connection: socket.socket) -> None:
-        """From a worker here, which dialled a port of another machine."""
+        """Carry the connection of a worker here that has dialled a stand-in to the other machine."""
         near = PlainEnd(prepare(connection))
         if not is_own_users(connection):
             near.close(is_orderly=False)
@@ -61,9 +61,10 @@ class Streams:
         self._join(near, far, Way((asked.machine,), asked.run), awaits_welcome=True)
 
     async def _open_patiently(self, asked: StandIn) -> SecureEnd:
-        """A link that was cut comes up again within a second or two, and who dialled meanwhile need not notice.
+        """Open a connection, with retries: a link that was cut comes up again within a second or two.
 
-        Gloo would: a machine whose first connection is reset gives the group up, and the others wait for it.
+        Without retries Gloo would fail: a worker whose first connection is reset gives up the group, and the other
+        workers wait for it.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _PATIENCE_S
@@ -94,7 +95,7 @@ class Streams:
         return far
 
     async def serve(self, machine: str, end: SecureEnd, asked: Open) -> None:
-        """From another machine's gate: to a worker here, or on to a third machine."""
+        """Carry a connection of another machine's gate to a worker here, or relay it to a third machine."""
         settings = self._settings()
         try:
             if asked.to not in ("", settings.machine):
@@ -116,7 +117,7 @@ class Streams:
             end.close()
 
     async def _connect(self, origin: str, asked: Open) -> socket.socket:
-        """To the worker, if both machines have a part in the run and the port is the run's."""
+        """Connect to a worker here; NoWayError unless `origin` has a part in the run and the port is the run's."""
         settings = self._settings()
         if asked.port not in self._exposed.of(asked.run) or not in_run(settings, asked.run, origin):
             raise NoWayError(f"{origin} has no part in {asked.run}")
@@ -130,7 +131,7 @@ class Streams:
         return connection
 
     async def _relay(self, machine: str, asked: Open) -> SecureEnd:
-        """Only a host does it, for two machines of a run."""
+        """Open the second half of a relayed connection; only the host relays, between two machines of a run."""
         settings = self._settings()
         if settings.machine != settings.host or not all(
             in_run(settings, asked.run, one) for one in (machine, asked.to)
@@ -140,7 +141,7 @@ class Streams:
         return await self._open(stand_in, self._kind_of(stand_in), origin=machine)
 
     async def serve_http(self, end: SecureEnd) -> None:
-        """To the host's service, which is told who asks in one line first (the PROXY protocol's)."""
+        """Carry a connection to the host's service, after a PROXY protocol line with the client's address."""
         settings, loop = self._settings(), asyncio.get_running_loop()
         address, port = end.socket.getpeername()
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -156,12 +157,12 @@ class Streams:
         if len(self._visitors) >= _MOST_VISITORS + _VISITORS_A_MEMBER * len(settings.members):
             oldest_of_busiest(self._visitors).finish(False)
         bridge = self._join(PlainEnd(connection), end, Way((), ""), awaits_welcome=False)
-        if bridge in self._bridges:  # it may have hung up already
+        if bridge in self._bridges:  # the client may have hung up already
             self._visitors[bridge] = address
-            await self._see_out(bridge)
+            await self._close_when_idle(bridge)
 
-    async def _see_out(self, bridge: Bridge) -> None:
-        """Whoever asks nothing, or nothing more, has to go."""
+    async def _close_when_idle(self, bridge: Bridge) -> None:
+        """Close a connection to the host's service that carries nothing at first, or nothing more for a while."""
         await asyncio.sleep(HANDSHAKE_S)
         seen = 0
         while bridge in self._bridges:
@@ -175,7 +176,7 @@ class Streams:
     def _join(self, near: End, far: End, way: Way, *, awaits_welcome: bool) -> Bridge:
         bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget)
         self._bridges[bridge] = way
-        if self._may_stay(way):  # somebody may have left while it was being set up
+        if self._may_stay(way):  # a machine may have left while the connection was being set up
             bridge.begin()
         else:
             bridge.finish(False)
@@ -188,10 +189,10 @@ class Streams:
         del self._bridges[bridge]
         self._visitors.pop(bridge, None)
 
-    # What the gate does with all of them
+    # All connections at once
 
     def cut(self) -> None:
-        """End those of which a machine or the run is not there any more."""
+        """End connections whose machines are no members or have no part in the run any more."""
         for bridge, way in list(self._bridges.items()):
             if not self._may_stay(way):
                 bridge.finish(False)
@@ -201,7 +202,7 @@ class Streams:
             bridge.finish(False)
 
     def sockets(self) -> Iterator[tuple[str, socket.socket]]:
-        """Connections to other machines, by machine."""
+        """The sockets of connections to other machines, each with its machine."""
         for bridge, way in self._bridges.items():
             for machine in way.machines[:1]:
                 yield machine, bridge.far.socket

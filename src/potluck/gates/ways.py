@@ -1,4 +1,4 @@
-"""Ways to another machine's gate: dialled, asked for by a letter, or through the host."""
+"""Connections to another machine's gate: this gate dials, or asks the other gate by letter to dial."""
 
 import asyncio
 import secrets
@@ -13,19 +13,19 @@ from potluck.gates.messages import Answer, Body, CannotDial, ClusterMachine, Dia
 from potluck.gates.secure import SecureEnd
 from potluck.gates.sockets import prepare, watch_over
 
-_CONNECT_S = 1.0  # a packet that was lost is sent again sooner by dialling again
+_CONNECT_S = 1.0  # after a lost packet, dialling again is sooner than waiting for TCP to repeat it
 _DIAL_S = 3.0
-_AGAIN_S = 1.5  # time for one packet that was lost
+_AGAIN_S = 1.5  # enough for one lost packet
 _ANSWER_S = 5.0
 _NEXT_ADDRESS_S = 0.25
 
 
 class NoWayError(OSError):
-    """A machine cannot be reached now, not even through the host."""
+    """A machine cannot be reached now, or a connection to it is not allowed."""
 
 
 class Ways:
-    """Opens connections to other machines' gates, along the links that there are."""
+    """Opens connections to other machines' gates, in the direction in which the link could be dialled."""
 
     def __init__(self, identity: Identity, links: Mapping[str, Link], post: Callable[[str, Body], bool]) -> None:
         self._identity = identity
@@ -34,7 +34,7 @@ class Ways:
         self._tickets: dict[str, tuple[str, asyncio.Future[SecureEnd]]] = {}
 
     async def reach(self, machine: str, kind: Kind) -> SecureEnd:
-        """A connection to that machine's own gate; NoWayError if neither side can dial the other."""
+        """A connection to a machine's own gate, without relay; NoWayError if neither side can dial the other."""
         link = self._links.get(machine)
         if link is None:
             raise NoWayError(f"{machine} is no member")
@@ -50,13 +50,13 @@ class Ways:
         await link.tried(_DIAL_S)
         if link.dialled:
             end = dial(self._identity, link.member, [link.address], kind)
-            return await asyncio.wait_for(end, _AGAIN_S)  # it could be dialled a moment ago
+            return await asyncio.wait_for(end, _AGAIN_S)  # short: the machine could be dialled a moment ago
         if link.is_up:
             return await self._ask_to_be_dialled(link.machine, kind)
         raise NoWayError(f"{link.machine} cannot be reached: {link.trouble}")
 
     async def answer(self, machine: str, asked: DialMe) -> SecureEnd:
-        """Dial a machine that asked for it."""
+        """Dial a machine that sent DialMe; if that fails, send CannotDial."""
         link = self._links[machine]
         try:
             end = await dial(self._identity, link.member, link.addresses, asked.kind)
@@ -67,13 +67,13 @@ class Ways:
         return end
 
     def give_up(self, machine: str, ticket: str | None = None) -> None:
-        """The other side cannot dial either, or its link is gone and with it all that it was asked for."""
+        """Fail the calls that wait for a machine to dial: the one with this ticket, or all because its link is down."""
         for one, (asked, waiting) in self._tickets.items():
             if asked == machine and ticket in (None, one) and not waiting.done():
                 waiting.set_exception(NoWayError(f"{machine} does not dial back"))
 
     def redeem(self, machine: str, ticket: str, end: SecureEnd) -> bool:
-        """A connection that was asked for has come; whether somebody still waits for it."""
+        """Hand a connection to the task that waits for its ticket; False if no task waits for it any more."""
         asked, waiting = self._tickets.get(ticket, ("", None))
         if waiting is None or asked != machine or waiting.done():
             return False
@@ -92,7 +92,7 @@ class Ways:
 
 
 async def dial(identity: Identity, member: ClusterMachine, addresses: Sequence[str], kind: Kind) -> SecureEnd:
-    """A connection to a machine's gate: its addresses are tried one after the other, without waiting long for each."""
+    """Dial a machine's gate: try its addresses in order, each a moment after the one before; the first success wins."""
     pending: set[asyncio.Task[SecureEnd]] = set()
     last: BaseException = OSError("it has no address")
     try:

@@ -1,4 +1,4 @@
-"""What workers of this machine say to its gate, over a Unix socket that is only this user's: a line of JSON each."""
+"""The Unix socket, for this user only, over which workers of this machine talk to its gate: one line of JSON each."""
 
 import asyncio
 import os
@@ -18,7 +18,7 @@ _LONGEST_LINE = 1 << 16
 
 
 class WorkerSocket:
-    """Conversations with workers; what one has exposed goes when its conversation ends."""
+    """Conversations with workers; when a conversation ends, the gate withdraws the ports that it exposed."""
 
     def __init__(self, gate: Gate, path: Path) -> None:
         self._gate = gate
@@ -26,7 +26,7 @@ class WorkerSocket:
         self._numbers = count(1)
 
     async def listen(self) -> None:
-        """Until cancelled."""
+        """Serve workers until cancelled."""
         self._path.unlink(missing_ok=True)
         server = await asyncio.start_unix_server(self._converse, self._path, limit=_LONGEST_LINE)
         self._path.chmod(0o600)

@@ -135,7 +135,7 @@ def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def _ends_of(seen: Examination, links: list[DialledLink]) -> list[str]:
-    """Where to fix bad links: at the machine that all of them share, if there are more than two, else at each source."""
+    """Where to fix bad links: at the machine that they all share, if there are more than two, else at each source."""
     common = set.intersection(*({link.source, link.target} for link in links)) if links else set()
     if len(common) == 1 and len(seen.machines) > 2:
         return sorted(common)
