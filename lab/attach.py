@@ -11,7 +11,7 @@ HOW_TO_START = "start one in another terminal: python -m lab up laptops"
 
 
 def labs_up(state_dir: Path = STATE_DIR) -> list[LabRecord]:
-    """Labs whose owner lives, in order of name."""
+    """Labs whose owner process is alive, in order of name."""
     return [lab for lab in record.read_all(state_dir) if not lab.is_abandoned()]
 
 

@@ -1,4 +1,4 @@
-"""Where a machine's limits live on this kernel, cgroup v1 or v2, and what to write there: pure decisions."""
+"""The cgroup files with a machine's limits, on cgroup v1 or v2, and the values to write: pure functions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Literal
 
 Controller = Literal["cpu", "cpuacct", "memory", "freezer"]
 CONTROLLERS: tuple[Controller, ...] = ("cpu", "cpuacct", "memory", "freezer")
-# Counting and freezing are part of v2 itself; these two have to be switched on.
+# cgroup v2 always counts CPU time and can freeze; these two controllers have to be switched on.
 V2_SWITCHED: tuple[Controller, ...] = ("cpu", "memory")
 
-# What a lab may use is limited, so the rest of the computer yields to it: a busy computer does not bend its figures.
+# A lab has priority, so that a busy computer does not distort its figures; its machines' limits keep it bounded.
 LAB_WEIGHT = 100
 CPU_PERIOD_US = 10_000  # short, so that a slow machine is slow smoothly instead of running and pausing
 CPU_BURST_US = 2_000  # quota that a late timer left unused may be used a little later; without it 1.0 core gives 0.93
 MIN_QUOTA_US = 1_000  # the kernel refuses less
-MAX_PERIOD_US = 1_000_000  # and longer
+MAX_PERIOD_US = 1_000_000  # the kernel refuses more
 
 # Kernels before 5.14 have no burst, kernels without swap no limit on it.
 OPTIONAL_FILES = ("cpu.cfs_burst_us", "cpu.max.burst", "memory.memsw.limit_in_bytes", "memory.swap.max")
@@ -34,7 +34,7 @@ class Write:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """The mount that holds a controller."""
+    """The mount point of a controller, and its cgroup version."""
 
     root: str
     version: Literal[1, 2]
@@ -46,7 +46,7 @@ Layout = Mapping[Controller, Place]
 def find_layout(mounts: str, v2_controllers: Mapping[str, str]) -> dict[Controller, Place]:
     """Choose a mount for each controller from /proc/mounts and each v2 mount's cgroup.controllers.
 
-    A controller is in one hierarchy at a time, so where v1 has it, v1 it is. Missing ones are left out.
+    A controller is in one hierarchy at a time: where v1 has it, v1 is chosen. Missing controllers are left out.
     """
     layout: dict[Controller, Place] = {}
     for line in mounts.splitlines():
@@ -96,13 +96,14 @@ def cpu_quota(cores: float) -> tuple[int, int]:
 
 
 def cpu_writes(version: Literal[1, 2], cores: float) -> list[Write]:
-    """Limit a machine to a fraction of a core, or to several.
+    """Limit a machine to `cores`, which may be a fraction.
 
-    The weight is in proportion, so that machines that want more than the computer has keep their proportions.
+    The weight is proportional to the cores: if all machines together want more than the computer has, their speeds
+    keep their proportions.
     """
     quota_us, period_us = cpu_quota(cores)
     burst = str(min(CPU_BURST_US, quota_us))
-    # The kernel refuses a burst above the quota, so it goes first and comes back last.
+    # The kernel refuses a burst above the quota, so the burst is set to 0 first and to its value last.
     if version == 2:
         return [
             Write("cpu.max.burst", "0"),
@@ -120,21 +121,21 @@ def cpu_writes(version: Literal[1, 2], cores: float) -> list[Write]:
 
 
 def lab_weight(version: Literal[1, 2]) -> Write:
-    """Let the whole lab go before other work of the computer."""
+    """Give the whole lab priority over other work of the computer."""
     return Write("cpu.weight", str(100 * LAB_WEIGHT)) if version == 2 else Write("cpu.shares", str(1024 * LAB_WEIGHT))
 
 
 def memory_writes(version: Literal[1, 2], limit_bytes: int | None) -> list[Write]:
     """Limit a machine's memory; the kernel then kills its greediest process, not the whole machine.
 
-    Swap is limited too: a machine must not grow into the computer's.
+    Swap is limited, too: a machine must not grow into the computer's swap.
     """
     if version == 2:
         value = "max" if limit_bytes is None else str(limit_bytes)
         return [Write("memory.max", value), Write("memory.swap.max", "max" if limit_bytes is None else "0")]
     value = "-1" if limit_bytes is None else str(limit_bytes)
     writes = [Write("memory.limit_in_bytes", value), Write("memory.memsw.limit_in_bytes", value)]
-    # v1 insists that memory plus swap is never below memory, so a limit is lifted from the other end.
+    # v1 refuses a limit of memory plus swap below that of memory, so the one with swap is lifted first.
     return writes[::-1] if limit_bytes is None else writes
 
 

@@ -12,7 +12,7 @@ from lab.cgroup_layout import Controller, Layout, Write
 from lab.errors import LabError
 
 PRIVILEGED = "run it on the host, or in a container started with --privileged --cgroupns=host"
-SETTLE_S = 5.0  # how long the kernel may take to freeze or to bury processes
+SETTLE_S = 5.0  # how long the kernel may take to freeze or to end processes
 
 
 def read_layout() -> dict[Controller, cgroup_layout.Place]:
@@ -115,7 +115,7 @@ def make_directories(layout: Layout, lab: str, members: list[str]) -> None:
 
 
 def processes_in(directory: Path) -> list[int]:
-    """Process ids in a cgroup directory, none if it is gone."""
+    """Process ids in a cgroup directory; none if the directory is gone."""
     try:
         return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
     except (FileNotFoundError, OSError):
@@ -123,10 +123,10 @@ def processes_in(directory: Path) -> list[int]:
 
 
 def kill_all(directory: Path) -> None:
-    """SIGKILL every process of a cgroup that can freeze, and thaw it; return once all are gone."""
+    """SIGKILL every process of a cgroup that can freeze, and thaw it; return once all are gone, or after SETTLE_S."""
     deadline = time.monotonic() + SETTLE_S
     while processes_in(directory) and time.monotonic() < deadline:
-        # The sweep is atomic: v2 does it in one write, on v1 nothing can fork while it is frozen.
+        # No process can fork meanwhile: v2 kills all of them by one write, and on v1 the cgroup is frozen.
         with contextlib.suppress(OSError):
             if (directory / "cgroup.kill").exists():
                 (directory / "cgroup.kill").write_text("1")
@@ -165,7 +165,7 @@ def _thaw(directory: Path) -> None:
 
 
 def remove_directories(lab_directories: list[str]) -> list[str]:
-    """Kill what lives below these directories and remove them; return those that would not go."""
+    """Kill every process below these directories and remove them; return the directories that remain."""
     deadline = time.monotonic() + SETTLE_S
     remaining = [Path(directory) for directory in lab_directories if Path(directory).exists()]
     for directory in remaining:

@@ -194,14 +194,14 @@ def _show_until_down(lab: Lab) -> None:
         console.print(render(f"lab {lab.name}", watch.look()))
     with Live(console=console, auto_refresh=False, transient=True) as live:
         while lab.is_up():
-            with contextlib.suppress(LabError, OSError):  # it is being taken down this instant
+            with contextlib.suppress(LabError, OSError):  # the lab is being taken down at this moment
                 if console.is_terminal:
                     live.update(render(f"lab {lab.name}", watch.look()), refresh=True)
             time.sleep(LOOK_S)
 
 
 def _end_politely() -> None:
-    """A closed terminal and `kill` end a lab as Ctrl-C does."""
+    """Make SIGHUP (a closed terminal) and SIGTERM (`kill`) end a lab as Ctrl-C does."""
 
     def end(number: int, frame: FrameType | None) -> None:
         del frame

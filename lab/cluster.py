@@ -1,4 +1,4 @@
-"""What a cluster of unequal machines is made of, as declared."""
+"""A cluster as declared in its file: machines, links, disks and firewall rules."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -19,7 +19,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEnd:
-    """A bridge with an address and nobody on it: what docker0 looks like on a machine without containers."""
+    """A bridge with an address and nothing attached, like docker0 on a machine without containers."""
 
     interface: str
     address: str  # with its prefix: 172.17.0.1/16
@@ -35,19 +35,19 @@ class Disk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirewallRule:
-    """One rule of a machine's firewall. Replies to connections that are let in pass, unless the rule is abrupt."""
+    """One rule of a machine's firewall. Packets of established connections pass, unless the rule is abrupt."""
 
     action: Literal["drop", "reject", "accept"]
     direction: Literal["in", "out"] = "in"
     protocol: Literal["tcp", "udp", "icmp"] | None = None
     ports: str | None = None  # destination ports: "29500" or "1024-65535"
-    peer: str | None = None  # a machine's name; none means everyone
+    peer: str | None = None  # a machine's name; None means all machines
     abrupt: bool = False  # breaks connections that are already established
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineSpec:
-    """One machine as declared: its size, its links, what it knows of the others."""
+    """One machine as declared: its size, its links, and the names that it resolves."""
 
     name: str
     cores: float
@@ -60,12 +60,12 @@ class MachineSpec:
     resolves: tuple[str, ...] = ()  # machines whose names its hosts file holds
     own_name: Literal["loopback", "address", "missing"] = "loopback"
     firewall: tuple[FirewallRule, ...] = ()
-    behind: str = ""  # what translates its addresses: a router of this name, or a machine with it on its bridge
+    behind: str = ""  # its NAT gateway: a router of this name, or the machine whose bridge it is on
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cluster:
-    """Machines that share switches."""
+    """Machines that switches connect."""
 
     name: str
     machines: tuple[MachineSpec, ...]
@@ -76,7 +76,7 @@ class Cluster:
 
     @property
     def gateways(self) -> tuple[str, ...]:
-        """Everything that machines are behind."""
+        """Names of all NAT gateways: routers, and machines with other machines behind them."""
         return tuple(dict.fromkeys(machine.behind for machine in self.machines if machine.behind))
 
     def is_machine(self, name: str) -> bool:

@@ -40,7 +40,7 @@ class _Part(BaseModel):
 
 
 class InterfaceEntry(_Part):
-    """An interface next to eth0: a second link, or a docker0 look-alike."""
+    """An interface in addition to eth0: a second link, or a bridge like docker0."""
 
     name: InterfaceName
     kind: Literal["link", "bridge"]
@@ -134,7 +134,7 @@ def load_cluster(name_or_path: str | Path) -> Cluster:
 
 
 def parse_cluster(text: str, *, source: str, name: str) -> Cluster:
-    """Turn the text of a cluster file into a Cluster; `source` is what errors call it."""
+    """Turn the text of a cluster file into a Cluster; errors name it by `source`."""
     try:
         data = yaml.load(text, Loader=_StrictLoader)  # noqa: S506 (a SafeLoader that also refuses double keys)
     except yaml.YAMLError as error:
@@ -168,7 +168,7 @@ def _cluster_from(entry: ClusterEntry, source: str, name: str) -> Cluster:
 
 
 def _check_behind(entry: ClusterEntry, machine: MachineEntry, where: str) -> None:
-    """One translation of addresses at a time, and not of one's own."""
+    """Refuse a machine that is behind itself, or behind a machine that is behind a gateway, too."""
     outer = next((other for other in entry.machines if other.name == machine.behind), None)
     if outer is machine:
         raise ClusterFileError(f"{where}: {machine.name} is behind itself", fix="name a router or another machine")
@@ -203,8 +203,8 @@ def _machine_from(entry: MachineEntry, names: list[str]) -> MachineSpec:
 
 
 def _explain(error: ValidationError, source: str, data: Any) -> ClusterFileError:
-    """Turn one of pydantic's complaints into the key, the file and the fix."""
-    # A mistyped key is also a missing one; the key that is there says more.
+    """Turn one of pydantic's errors into an error that names the key, the file and the fix."""
+    # A mistyped key gives two errors, an unknown key and a missing one; the unknown key says more.
     first = min(error.errors(), key=lambda one: one["type"] != "extra_forbidden")
     where = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first["loc"]).lstrip(".")
     if first["type"] == "extra_forbidden":
@@ -235,7 +235,7 @@ def _known_keys(location: tuple[int | str, ...]) -> list[str]:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """YAML without the silent loss of the first of two equal keys."""
+    """A YAML loader that refuses two equal keys, of which SafeLoader silently drops the first."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         keys = [self.construct_object(key) for key, _ in node.value]

@@ -2,7 +2,7 @@
 
 LabError
 ├── ClusterFileError   a cluster file that cannot be read as written
-├── RequirementError   this computer cannot carry a lab
+├── RequirementError   this computer cannot run a lab
 └── LabTimeoutError    something on a machine did not happen in time
 """
 
@@ -11,7 +11,7 @@ from difflib import get_close_matches
 
 
 class LabError(Exception):
-    """Something the person at the keyboard can mend."""
+    """An error that the user can fix."""
 
     def __init__(self, message: str, *, fix: str) -> None:
         super().__init__(message)
@@ -26,7 +26,7 @@ class ClusterFileError(LabError):
 
 
 class RequirementError(LabError):
-    """This computer cannot carry a lab."""
+    """This computer cannot run a lab."""
 
 
 class LabTimeoutError(LabError):
@@ -34,7 +34,7 @@ class LabTimeoutError(LabError):
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """A fix for a mistyped name: the closest known one first, then all of them."""
+    """A fix for a mistyped name: the closest known name first, then all known names."""
     choices = sorted(known)
     close = get_close_matches(word, choices, n=1, cutoff=0.6)
     guess = f"did you mean {close[0]!r}? " if close else ""

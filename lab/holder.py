@@ -1,7 +1,7 @@
 """Process 1 of a machine: makes its namespaces, then does nothing but hold them until its standard input closes.
 
 The lab keeps the other end of that pipe. When the lab ends, however it ends, the kernel closes the pipe, this process
-leaves, and the kernel takes every process, mount and link of the machine with it. It runs as a plain file under
+ends, and the kernel removes every process, mount and link of the machine with it. The lab runs this file with
 `python -I -S`, so it imports nothing but the standard library.
 
 One line of JSON comes in: {"hostname": ..., "files": {path: text}, "shm_bytes": n, "disks": {path: bytes}}.
@@ -24,8 +24,8 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Become a machine and hold it."""
-    # Orphans of the machine's programs become our children; the kernel buries them if nobody asks for their status.
+    """Make the machine's namespaces, and hold them until stdin closes."""
+    # Orphans of the machine's programs become children of this process; with SIG_IGN the kernel reaps them.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
         settle(json.loads(sys.stdin.readline()))
@@ -38,11 +38,11 @@ def main() -> None:
 
 
 def settle(machine: dict[str, object]) -> None:
-    """Make the namespaces and everything in them that is the machine's own."""
+    """Make the namespaces, and in them the machine's own /proc, /sys, /etc, /dev/shm, disks and hostname."""
     _checked(_libc.unshare(CLONE_NEWNS | CLONE_NEWUTS | CLONE_NEWIPC | CLONE_NEWNET), "unshare")
-    _mount("", "/", "", MS_REC | MS_PRIVATE)  # nothing below is seen outside
+    _mount("", "/", "", MS_REC | MS_PRIVATE)  # the mounts below are not seen outside
     _mount("proc", "/proc", "proc")
-    # A fresh /sys shows this namespace's interfaces; the limits stay readable as they are in a container.
+    # A fresh /sys shows this namespace's interfaces; cgroups stay readable there, as in a container.
     cgroups = os.open("/sys/fs/cgroup", os.O_PATH)
     _mount("sysfs", "/sys", "sysfs")
     _mount(f"/proc/self/fd/{cgroups}", "/sys/fs/cgroup", "", MS_BIND | MS_REC)
@@ -62,7 +62,7 @@ def own_etc(files: dict[str, str]) -> None:
     _mount("overlay", "/etc", "overlay", data=f"lowerdir=/etc,upperdir={SHM}/upper,workdir={SHM}/work")
     _checked(_libc.umount2(SHM.encode(), MNT_DETACH), "umount /dev/shm")
     for path, text in files.items():
-        # Often a link into /run, through which the real computer's file would be written.
+        # The path is often a symlink into /run: writing through it would change the real computer's file.
         Path(path).unlink(missing_ok=True)
         Path(path).write_text(text)
 

@@ -27,7 +27,7 @@ from lab.schedule import Action, Scheduled
 HOLDER = Path(__file__).with_name("holder.py")
 SWITCH = "switch"
 END_S = 10.0
-# No name server: what the hosts file does not know is unknown at once, and nobody asks the real network.
+# No name server: a name that is not in the hosts file fails at once, and no query reaches the real network.
 NO_NAME_SERVER = {"/etc/resolv.conf": "", "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n"}
 
 
@@ -50,7 +50,7 @@ class Lab:
 
     @property
     def name(self) -> str:
-        """The name that verbs on the command line know it by."""
+        """The lab's name, by which commands such as `python -m lab show --lab NAME` find it."""
         return self._up.name
 
     @property
@@ -63,15 +63,15 @@ class Lab:
         return self._machines[machine]
 
     def after(self, wait_s: float, action: Action) -> Scheduled:
-        """Do it `wait_s` seconds from now: lab.after(5, lab["lily"].freeze)."""
+        """Do an action `wait_s` seconds from now: lab.after(5, lab["lily"].freeze)."""
         return self._keep(schedule.after(wait_s, action))
 
     def when_printed(self, process: Process, text: str, action: Action) -> Scheduled:
-        """Do it when the process prints a line that contains `text`."""
+        """Do an action when the process prints a line that contains `text`."""
         return self._keep(schedule.when_printed(process, text, action))
 
     def is_up(self) -> bool:
-        """Whether the lab is still there; it may have been taken down from elsewhere."""
+        """Whether the lab is still up; another process may have taken it down."""
         return self._record is not None and record.path_of(self._record.name, self._state_dir).exists()
 
     def __enter__(self) -> "Lab":
@@ -163,7 +163,7 @@ class Lab:
             self._translate(gateway, switch, pids)
 
     def _translate(self, gateway: wiring.Gateway, switch: int, pids: dict[str, int]) -> None:
-        """Put a router, or a machine's bridge, between the machines behind it and the others."""
+        """Set up NAT on a gateway, a router or a machine with a bridge, and route the machines behind it there."""
         where = pids.get(gateway.name, switch)
         if gateway.outside:
             run_in_network_of(where, ["ip", "-batch", "-"], text_in=wiring.router_batch(gateway))
@@ -183,7 +183,7 @@ class Lab:
             for holder in self._holders:
                 assert holder.stdin is not None
                 holder.stdin.close()
-            # End every process first; then their ends can be collected without waiting for any of them.
+            # Kill every process first; then their exit statuses can be collected without waiting for any of them.
             cgroups.remove_directories(list(self._record.cgroup_dirs))
             try:
                 self._collect()
@@ -194,7 +194,7 @@ class Lab:
             self._record = None
 
     def _collect(self) -> None:
-        """Collect what every process left: its status, the rest of its output."""
+        """Collect every process's exit status and the rest of its output."""
         for process in [one for machine in self.machines for one in machine.processes]:
             process.close(END_S)
         for holder in self._holders:
@@ -218,7 +218,7 @@ class Lab:
 
 
 def _checked_name(name: str) -> str:
-    """A name that can be part of a path, since the record and the cgroups carry it."""
+    """The name, or LabError if it cannot be part of a path: the record's file and the cgroups are named after it."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,39}", name):
         raise LabError(f"a lab cannot be called {name!r}", fix="use letters, digits, dots and dashes: --name try-1")
     return name
@@ -242,7 +242,7 @@ def _machine_record(machine: MachineSpec, ports: tuple[wiring.Port, ...]) -> Mac
 
 
 def _shm_bytes(machine: MachineSpec) -> int | None:
-    """As much shared memory as asked for, else half of the memory, as Linux gives by itself."""
+    """The declared size of /dev/shm, else half of the memory, which is Linux's default."""
     return machine.shm_bytes or (machine.memory_bytes // 2 if machine.memory_bytes else None)
 
 
@@ -268,7 +268,7 @@ def _start_holder(cgroup_dirs: list[str]) -> subprocess.Popen[bytes]:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            start_new_session=True,  # a Ctrl-C in the terminal is not for it
+            start_new_session=True,  # a Ctrl-C in the terminal must not end the holder
         )
 
 
@@ -282,7 +282,7 @@ def _await_ready(title: str, holder: subprocess.Popen[bytes]) -> None:
 
 @contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C, pressed while the lab is being removed, must not leave half of it."""
+    """Ignore signals: a second Ctrl-C, pressed while the lab is being removed, must not leave half of it."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""One machine of a lab that is up: programs on it, and everything that can happen to it."""
+"""One machine of a lab that is up: run programs on it, inject faults, and read its state."""
 
 import os
 import signal
@@ -20,7 +20,7 @@ IFF_UP = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """What a machine has used so far, and uses now."""
+    """The resources that a machine has used so far, and uses now."""
 
     cpu_s: float
     memory_bytes: int
@@ -31,7 +31,7 @@ class Usage:
 
 
 class Machine:
-    """A machine of a lab. Whoever may read the lab's record can have one; only the lab's owner ends it."""
+    """A machine of a lab; any process that can read the lab's record can make this object and use the machine."""
 
     def __init__(self, record: LabRecord, name: str) -> None:
         self._record = record
@@ -88,13 +88,13 @@ class Machine:
         return Completed(returncode=returncode, output=process.output)
 
     def run_in_terminal(self, command: Sequence[str]) -> int:
-        """Run a program that reads and writes what this process reads and writes; return its exit status."""
+        """Run a program with this process's stdin, stdout and stderr; return its exit status."""
         popen = self._popen(command, {}, None, captured=False)
         try:
             while (status := _status_unless_interrupted(popen)) is None:
                 pass
         finally:
-            # A machine cannot end while one of its dead is not collected.
+            # A machine's PID namespace cannot end while the exit status of one of its processes is not collected.
             popen.kill()
             popen.wait()
         return status
@@ -104,7 +104,7 @@ class Machine:
         """Programs that this object has started, also those that have ended."""
         return tuple(self._started)
 
-    # What can happen to it
+    # Limits and faults
 
     def slow(self, cores: float) -> None:
         """Give the machine another number of cores, from now on."""
@@ -124,10 +124,10 @@ class Machine:
             run_in_network_of(pid, ["tc", "-batch", "-"], text_in=batch)
 
     def limit_packets(self, mtu: int, interface: str | None = None) -> None:
-        """Let the switch lose larger packets on the way to this machine without a word, as a badly set tunnel does."""
+        """Make the switch silently drop packets above `mtu` to this machine, as a misconfigured tunnel does."""
         port = self._port(interface)
         run_in_network_of(self._switch_pid, ["ip", "link", "set", "dev", port.port, "mtu", str(mtu)])
-        # The kernel hands several packets over as one, which no switch would measure.
+        # Otherwise the kernel passes several packets as one large one, to which the MTU does not apply.
         for machine in self._record.machines:
             for end in (one for one in machine.ports if one.network == port.network):
                 pid = _living(machine.holder, self._record.name)
@@ -157,7 +157,7 @@ class Machine:
         """Close the lid: every process stops and the machine answers nothing, not even a ping.
 
         With `kernel_answers` only the processes stop, as with SIGSTOP: the kernel goes on acknowledging what peers
-        send and completing their connections, and nobody ever reads them.
+        send and accepting their connections, but no program reads them.
         """
         self._cgroup.freeze()
         if not kernel_answers:
@@ -173,13 +173,13 @@ class Machine:
         self._cgroup.kill()
         self._rejoin_switch()
 
-    # What can be seen of it
+    # State
 
     def is_frozen(self) -> bool:
         return self._cgroup.is_frozen()
 
     def is_cut(self) -> bool:
-        """Whether any of its cables is out."""
+        """Whether any of the machine's cables is pulled."""
         return any(not int(self._port_file(port, "flags").read_text(), 16) & IFF_UP for port in self._machine.ports)
 
     def is_up(self) -> bool:
@@ -187,11 +187,11 @@ class Machine:
         return self._machine.holder is not None and self._machine.holder.is_alive()
 
     def cores(self) -> float:
-        """The cores that it has now."""
+        """The number of cores that the machine has now."""
         return self._cgroup.cores()
 
     def memory_limit_bytes(self) -> int | None:
-        """The memory that it has now, None if there is no limit."""
+        """The memory that the machine has now; None if there is no limit."""
         return self._cgroup.memory_limit_bytes()
 
     def usage(self) -> Usage:
@@ -240,7 +240,7 @@ class Machine:
         return ports[interface]
 
     def _port_file(self, port: PortRecord, name: str) -> Path:
-        # The switch's own view of its interfaces, without a process to ask for it.
+        # /proc shows the switch's own /sys, so that no process has to be started in its namespace.
         return Path(f"/proc/{self._switch_pid}/root/sys/class/net/{port.port}/{name}")
 
     @property
@@ -256,14 +256,14 @@ def _status_unless_interrupted(popen: subprocess.Popen[bytes]) -> int | None:
     try:
         return popen.wait()
     except KeyboardInterrupt:
-        # A terminal sends Ctrl-C to the program as well; from elsewhere it comes to us alone. Its answer counts.
+        # A terminal sends SIGINT to the program, too; from elsewhere only this process gets it, and passes it on.
         if not os.isatty(0):
             popen.send_signal(signal.SIGINT)
         return None
 
 
 def _living(holder: ProcessId | None, lab: str) -> int:
-    """The id of a holder that is still the process it was."""
+    """The holder's process id; LabError if the holder is not alive any more."""
     if holder is None or not holder.is_alive():
         raise LabError(f"lab {lab!r} is not up any more", fix="start it again: python -m lab up <cluster>")
     return holder.pid

@@ -1,4 +1,4 @@
-"""Processes inside a machine: namespaces, by the two system calls that Python 3.10 lacks."""
+"""Start processes inside a machine's namespaces, with two system calls that Python 3.10 lacks: unshare and setns."""
 
 import ctypes
 import os
@@ -13,7 +13,7 @@ from lab.errors import LabError
 CLONE_NEWPID = 0x20000000
 ENTERED = ("mnt", "uts", "ipc", "net")
 
-# Joins the cgroups named before "--" (0 means "the one who writes"), then becomes the command after it.
+# Joins the cgroups named before "--" (0 means the process that writes), then becomes the command after it.
 JOIN = 'while [ "$1" != -- ]; do echo 0 >"$1/cgroup.procs" || exit 125; shift; done; shift; exec "$@"'
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -21,10 +21,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessId:
-    """A process that cannot be mistaken for a later one with the same number."""
+    """A process id with its start time, so that no later process with the same id is taken for this one."""
 
     pid: int
-    start_ticks: int  # when it started, in clock ticks since boot
+    start_ticks: int  # when the process started, in clock ticks since boot
 
     @classmethod
     def of(cls, pid: int) -> "ProcessId":
@@ -39,12 +39,12 @@ class ProcessId:
 
 
 def boot_id() -> str:
-    """Tells this run of the kernel from every other."""
+    """The kernel's id of this boot, different after every reboot."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def namespace_file(pid: int, kind: str) -> str:
-    """The kernel's handle on a namespace of a process."""
+    """The file in /proc that stands for a namespace of a process."""
     return f"/proc/{pid}/ns/{kind}"
 
 

@@ -1,4 +1,4 @@
-"""A program running on a machine: its output line by line as it comes, and its end."""
+"""A program that runs on a machine: its output, line by line as it comes, and its exit status."""
 
 import os
 import signal
@@ -44,7 +44,7 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """Exit status, minus the signal's number if one ended it, None while it runs."""
+        """Exit status, -N if signal N ended the program, None while it runs."""
         return self._popen.poll()
 
     @property
@@ -66,7 +66,7 @@ class Process:
             yield from fresh
 
     def expect(self, text: str, timeout_s: float) -> str:
-        """Wait for the next line that contains `text` and return it; the next call looks behind that line."""
+        """Wait for the next line that contains `text` and return it; the next call starts after that line."""
 
         def found() -> bool:
             while self._num_passed < len(self._lines):
@@ -83,7 +83,7 @@ class Process:
         return self._lines[self._num_passed - 1]
 
     def watch(self, text: str, found: Callable[[], None]) -> None:
-        """Call `found` once, from the thread that reads, when a line contains `text`; at once if one does already."""
+        """Call `found` once, from the reading thread, when a line contains `text`; at once if an earlier line does."""
         with self._news:
             if any(text in line for line in self._lines):
                 found()
@@ -98,21 +98,21 @@ class Process:
             raise LabTimeoutError(
                 f"{self._title()} still runs after {timeout_s:g} s; {self._tail()}", fix="wait longer, or kill it"
             ) from None
-        # Something it started may still hold the output open; what the program itself printed has arrived by then.
+        # A child of the program may hold the output open for long; what the program itself printed has arrived by then.
         self._reader.join(1.0)
         return returncode
 
     def send_signal(self, number: signal.Signals, *, whole_group: bool = True) -> None:
-        """Signal the program and what it started, as a terminal does with Ctrl-C, or the program alone."""
+        """Send a signal to the program's process group, as a terminal does with Ctrl-C, or to the program alone."""
         if self._popen.poll() is None:
             (os.killpg if whole_group else os.kill)(self.pid, number)
 
     def kill(self) -> None:
-        """SIGKILL the program and what it started."""
+        """SIGKILL the program's process group."""
         self.send_signal(signal.SIGKILL)
 
     def close(self, timeout_s: float) -> None:
-        """After its machine is gone: collect the status and the rest of the output."""
+        """Collect the exit status and the rest of the output, after the machine is gone."""
         self._popen.wait(timeout_s)
         self._reader.join(timeout_s)
 
@@ -137,7 +137,7 @@ class Process:
         return len(self._lines) > num_lines
 
     def _wait_for(self, happened: Callable[[], bool], timeout_s: float | None, what: str) -> bool:
-        """Whether it happened before the output ended; complains when neither comes in time."""
+        """Wait until `happened()`; False if the output ends first, LabTimeoutError if neither comes in time."""
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         with self._news:
             while not happened():

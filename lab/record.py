@@ -1,4 +1,4 @@
-"""What a lab has made, written down before it is made, so that anyone can remove it after a crash."""
+"""A lab's record: all that the lab makes, written before, so that any process can remove it after a crash."""
 
 import contextlib
 import fcntl
@@ -31,7 +31,7 @@ class PortRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MachineRecord:
-    """A machine of a lab; the holder is known once it has started."""
+    """A machine of a lab; its holder is None until it has started."""
 
     name: str
     ports: tuple[PortRecord, ...]
@@ -40,7 +40,7 @@ class MachineRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LabRecord:
-    """A lab: who owns it, and the names of everything it makes."""
+    """A lab: the process that owns it, and the names of everything it makes."""
 
     name: str
     cluster: str
@@ -72,7 +72,7 @@ def path_of(lab: str, state_dir: Path = STATE_DIR) -> Path:
 
 
 def write(record: LabRecord, state_dir: Path = STATE_DIR) -> None:
-    """Replace the lab's record in one step; a reader sees the old or the new one, never half."""
+    """Replace the lab's record in one step; a reader sees the old or the new record, never half of one."""
     path = path_of(record.name, state_dir)
     temporary = path.with_suffix(_HALF_WRITTEN)
     temporary.write_bytes(_adapter.dump_json(record, indent=1))
@@ -80,9 +80,10 @@ def write(record: LabRecord, state_dir: Path = STATE_DIR) -> None:
 
 
 def remove_half_written(state_dir: Path = STATE_DIR) -> None:
-    """Remove what a process left that was killed inside write. The caller holds the lock, as a lab's first write does.
+    """Remove temporary files of processes that were killed inside `write`.
 
-    The file of a lab that is on record stays: its owner may be writing it now.
+    The caller holds the lock, as does the caller of a lab's first write. The temporary file of a lab that has a record
+    stays: its owner may be writing it now.
     """
     for path in state_dir.glob(f"*{_HALF_WRITTEN}"):
         if not path.with_suffix(_WRITTEN).exists():
@@ -96,7 +97,7 @@ def read(lab: str, state_dir: Path = STATE_DIR) -> LabRecord:
         record = _adapter.validate_json(path.read_bytes())
     except ValidationError:
         raise LabError(f"{path} is not a record of a lab", fix=f"look at it, then: rm {path}") from None
-    # Everything that is removed later is named here, so a damaged record must not lead anywhere else.
+    # What a record names is removed later, so a damaged record must not name anything but a lab's cgroups.
     if any(not Path(directory).name.startswith(LAB_DIR_PREFIX) for directory in record.cgroup_dirs):
         raise LabError(f"{path} names a cgroup that is not a lab's", fix=f"look at it, then: rm {path}")
     return record
@@ -106,7 +107,7 @@ def read_all(state_dir: Path = STATE_DIR) -> list[LabRecord]:
     """Every lab on record, up or abandoned, in order of name."""
     records: list[LabRecord] = []
     for path in sorted(state_dir.glob(f"*{_WRITTEN}")):
-        with contextlib.suppress(FileNotFoundError):  # taken down this instant
+        with contextlib.suppress(FileNotFoundError):  # the lab was taken down meanwhile
             records.append(read(path.stem, state_dir))
     return records
 
@@ -120,7 +121,7 @@ def free_name(wanted: str, state_dir: Path = STATE_DIR) -> str:
 
 @contextlib.contextmanager
 def locked(state_dir: Path = STATE_DIR) -> Iterator[None]:
-    """One process at a time chooses names or removes leftovers."""
+    """Hold the lock with which one process at a time chooses names or removes leftovers."""
     state_dir.mkdir(parents=True, exist_ok=True)
     handle = os.open(state_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:

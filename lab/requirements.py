@@ -1,4 +1,4 @@
-"""Whether this computer can carry a lab: facts in, one line of what is missing out."""
+"""Whether this computer can run a lab: facts in, the first missing requirement out."""
 
 import os
 import shutil
@@ -18,7 +18,7 @@ CAP_NET_ADMIN, CAP_SYS_ADMIN = 12, 21
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
-    """What matters of this computer."""
+    """The facts that decide whether this computer can run a lab."""
 
     system: str
     is_root: bool
@@ -28,7 +28,7 @@ class Facts:
 
 
 def read_facts() -> Facts:
-    """Look at this computer."""
+    """Read the facts of this computer."""
     linux = sys.platform == "linux"
     return Facts(
         system=sys.platform,
@@ -65,13 +65,13 @@ def find_missing(facts: Facts, *, firewall: bool) -> RequirementError | None:
 
 
 def _has_rights(status: str) -> bool:
-    """Whether /proc/self/status shows the rights to make namespaces, mounts and links."""
+    """Whether /proc/self/status shows the capabilities to make namespaces, mounts and links."""
     effective = next(int(line.split()[1], 16) for line in status.splitlines() if line.startswith("CapEff:"))
     return bool(effective >> CAP_SYS_ADMIN & 1 and effective >> CAP_NET_ADMIN & 1)
 
 
 def check(*, firewall: bool = False) -> None:
-    """Raise unless a lab can be built here."""
+    """Raise RequirementError unless a lab can be built here."""
     missing = find_missing(read_facts(), firewall=firewall)
     if missing is not None:
         raise missing

@@ -1,4 +1,4 @@
-"""Faults that happen by themselves: at a time, when a line is printed, or a while after another fault."""
+"""Scheduled faults: after some time, when a program prints a line, or some time after another fault."""
 
 import threading
 import time
@@ -11,7 +11,7 @@ Action = Callable[[], object]
 
 
 class Scheduled:
-    """An action that waits, in a thread of its own, to be triggered and then for `wait_s` seconds more."""
+    """An action that a thread of its own does `wait_s` seconds after `trigger`."""
 
     def __init__(self, what: str, action: Action, *, wait_s: float = 0.0) -> None:
         self.what = what
@@ -29,7 +29,7 @@ class Scheduled:
         self._thread.start()
 
     def then(self, wait_s: float, action: Action) -> "Scheduled":
-        """Do something else `wait_s` seconds after this has happened."""
+        """Schedule another action, `wait_s` seconds after this one is done."""
         follower = Scheduled(f"{_name(action)} {wait_s:g} s after {self.what}", action, wait_s=wait_s)
         with self._lock:
             self._followers.append(follower)
@@ -38,7 +38,7 @@ class Scheduled:
         return follower
 
     def wait(self, timeout_s: float) -> float:
-        """Wait until it has happened and return when, on the clock of time.monotonic()."""
+        """Wait until the action is done, and return when that was, on the clock of time.monotonic()."""
         if not self._done.wait(timeout_s):
             raise LabTimeoutError(f"{self.what} did not happen in {timeout_s:g} s", fix="wait longer")
         self.check()
@@ -46,7 +46,7 @@ class Scheduled:
         return self._happened_s
 
     def check(self) -> None:
-        """Complain unless it has happened, without error: a fault test whose fault never came proves nothing."""
+        """Raise unless the action was done without error: a fault test whose fault never came proves nothing."""
         if self._error is not None:
             raise self._error
         if self._happened_s is None:
@@ -61,13 +61,13 @@ class Scheduled:
         self._triggered.set()
 
     def cancel(self) -> None:
-        """Forget it, unless it has happened, and wait for it if it is happening."""
+        """Cancel the action if it has not begun; wait for its end if it has."""
         self._cancelled.set()
         self._triggered.set()
         self._thread.join()
 
     def family(self) -> Iterator["Scheduled"]:
-        """This one and everything that follows it."""
+        """This action, and all actions scheduled after it with `then`."""
         yield self
         for follower in self._followers:
             yield from follower.family()
@@ -82,7 +82,7 @@ class Scheduled:
         if not self._cancelled.wait(max(0.0, due_s - time.monotonic())):
             try:
                 self._action()
-            except Exception as error:  # noqa: BLE001 (handed to whoever waits, and to the end of the lab)
+            except Exception as error:  # noqa: BLE001 (raised by wait, and at the end of the lab)
                 self._error = error
             else:
                 with self._lock:
@@ -93,14 +93,14 @@ class Scheduled:
 
 
 def after(wait_s: float, action: Action) -> Scheduled:
-    """Do it `wait_s` seconds from now."""
+    """Do an action `wait_s` seconds from now."""
     scheduled = Scheduled(f"{_name(action)} after {wait_s:g} s", action, wait_s=wait_s)
     scheduled.trigger()
     return scheduled
 
 
 def when_printed(process: Process, text: str, action: Action) -> Scheduled:
-    """Do it when a line of the process's output, already there or yet to come, contains `text`."""
+    """Do an action when a line of the process's output, already there or yet to come, contains `text`."""
     scheduled = Scheduled(f"{_name(action)} when {process.machine} prints {text!r}", action)
     process.watch(text, scheduled.trigger)
     return scheduled

@@ -1,4 +1,4 @@
-"""Removing a lab by its record: every process in its cgroups, and with them all its namespaces; then its cgroups."""
+"""Remove a lab by its record: kill every process in its cgroups, which ends its namespaces, then remove the cgroups."""
 
 import time
 from pathlib import Path
@@ -12,7 +12,7 @@ END_S = 5.0
 
 
 def remove(lab: LabRecord, state_dir: Path = STATE_DIR) -> None:
-    """Take a lab down, whoever made it. Nothing is touched but what its record names."""
+    """Take a lab down, whichever process made it. Only what its record names is touched."""
     if lab.boot_id == boot_id():  # after a reboot only the record is left
         stuck = cgroups.remove_directories(list(lab.cgroup_dirs))
         if stuck:

@@ -1,4 +1,4 @@
-"""The table of machines: cpu, memory and traffic between two looks at them."""
+"""The table of machines: CPU use and traffic between two readings, and memory."""
 
 import time
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from lab.quantities import show_size
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One machine over a short while."""
+    """One machine's figures between two readings."""
 
     machine: str
     address: str
@@ -28,7 +28,7 @@ class Row:
 
 
 class Watch:
-    """Looks at machines again and again; each look tells what happened since the one before."""
+    """Reads the usage of machines repeatedly; each `look` gives the rates since the one before."""
 
     def __init__(self, machines: Sequence[Machine]) -> None:
         self._machines = machines
@@ -48,7 +48,7 @@ class Watch:
 
 
 def make_row(machine: Machine, before: Usage, after: Usage, interval_s: float) -> Row:
-    """What one machine did in `interval_s` seconds."""
+    """One machine's figures, from two readings of its usage `interval_s` seconds apart."""
     conditions = ["frozen"] * machine.is_frozen() + ["cut"] * machine.is_cut()
     return Row(
         machine=machine.name,
@@ -66,7 +66,7 @@ def make_row(machine: Machine, before: Usage, after: Usage, interval_s: float) -
 
 
 def render(title: str, rows: Sequence[Row]) -> Table:
-    """The table that people see."""
+    """The rows as a table for the terminal."""
     table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for heading in ("machine", "address", "is"):
         table.add_column(heading, no_wrap=True)

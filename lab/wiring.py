@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 
 from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, FirewallRule, Link, MachineSpec
 
-# Every lab has these addresses to itself: no interface of a lab is in the computer's own network namespace.
+# All labs can have these addresses: no interface of a lab is in the computer's own network namespace.
 LAB_ADDRESSES = ipaddress.IPv4Network("10.77.0.0/16")
-QUEUE_MS = 50  # what a sender may have waiting before packets are dropped
+QUEUE_MS = 50  # how long packets may wait at a link with a rate before they are dropped
 BURST_MS = 1  # a link may catch up this much after being idle
-# Below two full frames nothing would ever pass.
+# With a bucket smaller than two full frames nothing would ever pass.
 MIN_BURST_FRAMES = 2
-# What a container's bridge has; more than one machine may have it.
+# The addresses of a container bridge; several machines may have the same.
 BRIDGE_ADDRESSES = ipaddress.IPv4Network("172.17.0.0/16")
 BRIDGE = "docker0"
-ROUTER_NUMBER = 254  # of a router, in both of its networks
+ROUTER_NUMBER = 254  # of a router in its own network; in the main network, routers count down from it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Port:
-    """A place in a switch, with the cable to one interface of one machine."""
+    """A port of the switch, with the cable to one interface of one machine."""
 
     name: str
     machine: str
@@ -29,14 +29,14 @@ class Port:
 
 
 def plan_ports(cluster: Cluster) -> tuple[Port, ...]:
-    """Number the switch's ports and give each machine one address in each network that it is in."""
+    """Number the switch's ports, and give each machine an address in each of its networks."""
     machines = [(machine, wired_links(machine, cluster)) for machine in cluster.machines]
     subnets = _subnets(cluster, [link.network for _, links in machines for link in links])
     ports: list[Port] = []
     for number, (machine, links) in enumerate(machines, start=1):
         for link in links:
             subnet = subnets[link.network]
-            # A machine with others on its bridge is the first there.
+            # A machine with others on its bridge has the first address there.
             address = subnet[1] if link.interface == BRIDGE else subnet[number + 1 if subnet.prefixlen < 24 else number]
             prefix = f"{address}/{subnet.prefixlen}"
             ports.append(Port(name=f"port{len(ports) + 1}", machine=machine.name, link=link, address=prefix))
@@ -44,7 +44,7 @@ def plan_ports(cluster: Cluster) -> tuple[Port, ...]:
 
 
 def wired_links(machine: MachineSpec, cluster: Cluster) -> tuple[Link, ...]:
-    """Its main link leads to what it is behind; a machine with others behind it has a bridge for them."""
+    """A machine's links: the main one leads to its gateway, if it has one; a machine that is a gateway has a bridge."""
     main, *others = machine.links
     if machine.behind:
         main = replace(main, network=inner_network(machine.behind))
@@ -55,7 +55,7 @@ def wired_links(machine: MachineSpec, cluster: Cluster) -> tuple[Link, ...]:
 
 
 def inner_network(gateway: str) -> str:
-    """The network behind a router or a machine."""
+    """The name of the network behind a gateway, cut to the length of an interface name."""
     return f"in-{gateway}"[:15]
 
 
@@ -70,17 +70,17 @@ def _subnets(cluster: Cluster, networks: Sequence[str]) -> dict[str, ipaddress.I
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gateway:
-    """What stands between a network and the main one: it sends on what comes from inside under its own address."""
+    """A router or machine that does NAT between a network behind it and the main network."""
 
     name: str
     network: str
-    inside: str  # its address there, with the prefix
-    outside: str  # its address in the main network, with the prefix; empty if it is a machine's, which has it anyway
-    interface: str  # that leads to the main network
+    inside: str  # its address in the network behind it, with the prefix
+    outside: str  # its address in the main network, with the prefix; empty for a machine, which has one anyway
+    interface: str  # the interface that leads to the main network
 
 
 def plan_gateways(cluster: Cluster) -> tuple[Gateway, ...]:
-    """All of them, routers in the switch's own namespace and machines with a bridge."""
+    """All gateways of a cluster: routers in the switch's namespace, and machines with a bridge."""
     networks = [link.network for machine in cluster.machines for link in wired_links(machine, cluster)]
     subnets = _subnets(cluster, networks)
     found = []
@@ -109,7 +109,7 @@ def router_batch(gateway: Gateway) -> str:
 
 
 def translation_script(gateway: Gateway) -> str:
-    """For `nft -f` where the gateway is: what comes from inside goes out under its address, nothing new comes in."""
+    """For `nft -f` in the gateway's namespace: NAT for connections from inside, and no new connections from outside."""
     inside = ipaddress.ip_interface(gateway.inside).network
     table = gateway.network.replace("-", "_")
     return _batch(
@@ -129,7 +129,7 @@ def translation_script(gateway: Gateway) -> str:
 
 
 def default_route(gateway: Gateway) -> str:
-    """For `ip -batch` on a machine behind it."""
+    """For `ip -batch` on a machine behind the gateway: its default route."""
     return _batch([f"route add default via {bare(gateway.inside)}"])
 
 
@@ -139,7 +139,7 @@ def bare(address: str) -> str:
 
 
 def addresses_of(ports: Sequence[Port]) -> dict[str, tuple[str, ...]]:
-    """Each machine's addresses, the main one first."""
+    """Each machine's addresses, that of its main link first."""
     names = dict.fromkeys(port.machine for port in ports)
     return {name: tuple(bare(port.address) for port in ports if port.machine == name) for name in names}
 
@@ -164,7 +164,7 @@ def machine_batch(machine: MachineSpec, ports: Sequence[Port]) -> str:
     """For `ip -batch` in a machine's namespace: its addresses, and interfaces that lead nowhere."""
     lines = ["link set lo up"]
     for end in machine.dead_ends:
-        # A bridge has no carrier, as docker0 without containers, once its last port has left; Docker's own address.
+        # A bridge that lost its last port has no carrier, like an empty docker0; its MAC address is made as Docker's.
         hardware = "02:42:" + ":".join(f"{int(part):02x}" for part in bare(end.address).split("."))
         lines += [
             f"link add {end.interface} address {hardware} type bridge",
@@ -184,8 +184,8 @@ def machine_batch(machine: MachineSpec, ports: Sequence[Port]) -> str:
 def rate_batch(interface: str, rate_bits_per_s: int | None, mtu: int) -> str:
     """For `tc -batch` on one end of a cable: a token bucket of that rate, or none.
 
-    The bucket holds a millisecond's worth. At 1 Gbit/s that passes the 64 kB packets that the kernel builds to save
-    work; on a slower link the kernel cuts them up, and a message that fits the bucket does not get through for free.
+    The bucket holds a millisecond of traffic. At 1 Gbit/s the 64 kB packets that the kernel builds to save work fit;
+    on a slower link the kernel splits them. A larger bucket would let short messages pass faster than the rate.
     """
     if rate_bits_per_s is None:
         return _batch([f"qdisc replace dev {interface} root pfifo"])
@@ -196,7 +196,7 @@ def rate_batch(interface: str, rate_bits_per_s: int | None, mtu: int) -> str:
 
 
 def hosts_file(machine: MachineSpec, cluster: Cluster, addresses: Mapping[str, Sequence[str]]) -> str:
-    """The machine's /etc/hosts: its own name the way Debian or a careful person writes it, then whom it knows."""
+    """The machine's /etc/hosts: its own name as `own_name` says, then the machines that it resolves."""
     lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback"]
     if machine.own_name == "loopback":
         lines.append(f"127.0.1.1 {machine.hostname}")
