@@ -217,7 +217,7 @@ class MachineUsed(Event, frozen=True, tag="machine_used"):
     sent_bytes_per_s: Number
     received_bytes_per_s: Number
     gpus: list[GpuUse] = []
-    address: str = ""  # this machine's, towards other workers; empty if the worker sent too little to measure
+    address: str = ""  # this machine's, as sending_bytes_per_s of its peers names it; empty if it is not known
     sending_bytes_per_s: dict[str, Number] = {}  # by the peer's address, counting only time with something to send
 
 
