@@ -1,1 +1,1 @@
-"""Words as types, errors with fixes, run settings, and the only reader of the environment. No torch."""
+"""Shared by all packages: run states, errors with fixes, settings, and the only reader of the environment. No torch."""

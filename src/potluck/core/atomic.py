@@ -1,4 +1,4 @@
-"""Files that are either the old content or the new one, never half of it."""
+"""Atomic file writes: a reader sees the old content or the new content, never a part of it."""
 
 import os
 import threading
@@ -19,9 +19,9 @@ _numbers = count()
 
 @contextmanager
 def replacing(path: Path) -> "Iterator[IO[bytes]]":
-    """Open a temporary neighbour for writing; on success sync it and rename it to path."""
+    """Open a temporary file next to `path` for writing; on success, fsync it and rename it to `path`."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    # Threads of one process may well replace the same file at once: every call has a name of its own.
+    # Two threads of one process may replace the same file at once, so every call has its own temporary name.
     writer = f"{next(_numbers)}.{threading.get_native_id()}.{os.getpid()}"
     temporary = path.with_name(f".{path.name}.{writer}{TEMPORARY_SUFFIX}")
     try:
@@ -37,7 +37,7 @@ def replacing(path: Path) -> "Iterator[IO[bytes]]":
         temporary.replace(path)
         sync_folder(path.parent)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # the file that a person knows
+        if error.filename in (None, str(temporary)):  # name the file that the user knows
             error.filename = str(path)
         raise
     finally:
@@ -45,7 +45,7 @@ def replacing(path: Path) -> "Iterator[IO[bytes]]":
 
 
 def clear_leftovers(folder: Path) -> None:
-    """Remove what processes that no longer live were writing here."""
+    """Remove this folder's temporary files whose writer processes have ended."""
     for leftover in folder.glob(f".*{TEMPORARY_SUFFIX}"):
         process = leftover.name.removesuffix(TEMPORARY_SUFFIX).rsplit(".", 1)[-1]
         if not (process.isdigit() and _is_alive(int(process))):
@@ -58,7 +58,7 @@ def _is_alive(process: int) -> bool:
     except ProcessLookupError:
         return False
     except PermissionError:
-        pass  # somebody else's, and alive
+        pass  # another user's process, and alive
     return True
 
 
@@ -69,7 +69,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Replace a file that nobody but its owner may read at any moment."""
+    """Replace a file that only its owner can read, also while it is being written; its folder becomes private too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     with replacing(path) as file:

@@ -7,7 +7,7 @@ _NAME = re.compile(r"model_epoch_(\d{1,9})(?:_step_(\d{1,12}))?\.pth")
 
 
 def checkpoint_name(epoch: int, step: int, *, epoch_is_complete: bool) -> str:
-    """Epochs are counted from 1 in file names. A mid-epoch name also holds the number of committed steps."""
+    """A checkpoint's file name: epochs count from 1; a mid-epoch name also holds the number of committed steps."""
     return f"model_epoch_{epoch}.pth" if epoch_is_complete else f"model_epoch_{epoch}_step_{step}.pth"
 
 
@@ -22,7 +22,7 @@ def checkpoint_files(folder: Path) -> list[Path]:
 
     def age(item: tuple[re.Match[str], Path]) -> tuple[int, float]:
         epoch, step = item[0].groups()
-        # Within an epoch its end comes last.
+        # The checkpoint at the end of an epoch is newer than all others of that epoch.
         return (int(epoch), float("inf") if step is None else int(step))
 
     return [path for _, path in sorted(found, key=age, reverse=True)]

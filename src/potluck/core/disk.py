@@ -1,4 +1,4 @@
-"""A disk that is full or cannot be written, in words: which file, why, and what to type."""
+"""Messages about a disk that is full or cannot be written: which file, why, and what to type."""
 
 import errno
 import os
@@ -19,7 +19,7 @@ _NEXT_TO_NOTHING_BYTES = 1 << 20
 
 
 def is_full(error: BaseException | None) -> bool:
-    """Whether a full disk is behind an error, or behind what led to it: it may have space again in a while."""
+    """Whether a full disk caused the error, directly or through its chain of causes: a later retry may succeed."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _FULL:
             return True
@@ -28,12 +28,12 @@ def is_full(error: BaseException | None) -> bool:
 
 
 def as_disk_error(error: BaseException) -> DiskError | None:
-    """The error with its file and a fix, if a disk is behind it."""
+    """A DiskError with the file and a fix, if a full or unwritable disk caused the error; else None."""
     if not isinstance(error, OSError) or error.errno is None:
         return None
     reason = _FULL.get(error.errno) or _LOCKED.get(error.errno)
     path = None if error.filename is None else Path(os.fsdecode(error.filename))
-    if reason is None or (path is None and error.errno in (errno.EACCES, errno.EPERM)):  # a socket's, for example
+    if reason is None or (path is None and error.errno in (errno.EACCES, errno.EPERM)):  # a socket's error
         return None
     if path is None:
         return DiskError(f"a file cannot be written: {reason}", fix="see which disk is full: df -h")
@@ -45,13 +45,13 @@ def as_disk_error(error: BaseException) -> DiskError | None:
 
 
 def named(error: OSError, path: Path) -> OSError:
-    """The same error with the file that was being written: the system names none when a write fails."""
+    """Add the path of the file that was being written: the system names no file when a write fails."""
     error.filename = str(path)
     return error
 
 
 def full_disk_line(folder: Path, machine: str) -> str | None:
-    """One line about a folder whose disk takes nothing more, for people at other machines too."""
+    """A line that users of other machines understand too, if the disk that holds the folder is full; else None."""
     try:
         found = os.statvfs(folder)
     except OSError:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
-    """What this process was told from outside, with Potluck's defaults for the rest."""
+    """This process's environment variables, with Potluck's defaults for those that are not set."""
 
     machine: str
     """Name of this computer: POTLUCK_MACHINE, else its hostname."""
@@ -22,10 +22,10 @@ class Environment:
     """Where datasets are kept: POTLUCK_DATA_DIR, else ./data."""
 
     home: Path
-    """What Potluck keeps on this computer between runs: POTLUCK_HOME, else ~/.potluck."""
+    """Folder for what Potluck keeps on this computer between runs: POTLUCK_HOME, else ~/.potluck."""
 
     is_quiet: bool = False
-    """POTLUCK_QUIET=1: a script that is started by itself tells notices only."""
+    """POTLUCK_QUIET=1: a script that no host started prints notices only."""
 
 
 DEFAULT_PORT = 29500
@@ -36,52 +36,53 @@ class Launch:
     """How this process was started as one of several workers."""
 
     lighthouse: str | None
-    """POTLUCK_LIGHTHOUSE: http://HOST:PORT of a torchft lighthouse; then it is all that is needed."""
+    """POTLUCK_LIGHTHOUSE: http://HOST:PORT of a torchft lighthouse; with it MASTER_ADDR is not needed."""
 
     secret: str
-    """POTLUCK_SECRET: what the workers of a run know and others don't."""
+    """POTLUCK_SECRET: the secret that the workers of a run share, to authenticate each other."""
 
     worker: int
     """POTLUCK_WORKER, else RANK: this worker's number in the run's files."""
 
     expected: int
-    """POTLUCK_WORKERS, else WORLD_SIZE: how many to wait for before the first step."""
+    """POTLUCK_WORKERS, else WORLD_SIZE: how many workers to wait for before the first step."""
 
     share: int | None
-    """POTLUCK_SHARE: this worker's part of every global batch by hand, in proportion to the others'."""
+    """POTLUCK_SHARE: this worker's share of every global batch, set by hand, in proportion to other workers' shares."""
 
     master: tuple[str, int] | None
-    """MASTER_ADDR and MASTER_PORT under torchrun."""
+    """Address and port from flags, else MASTER_ADDR and MASTER_PORT as torchrun sets them; None for a single worker."""
 
     rank: int
     local_rank: int
-    """LOCAL_RANK: which of this machine's devices is this worker's."""
+    """LOCAL_RANK: the index of this worker's device on this machine."""
 
     num_threads: int | None
-    """POTLUCK_THREADS; under torchrun, which sets one thread for everybody, this machine's cores shared out."""
+    """POTLUCK_THREADS; under torchrun, which sets one thread a worker, the machine's cores divided by its workers."""
 
     has_agent_store: bool
+    """TORCHELASTIC_USE_AGENT_STORE: torchrun already serves a store at MASTER_ADDR and MASTER_PORT."""
 
     run: str | None = None
-    """POTLUCK_RUN: the run's name for every worker, whatever a script calls it."""
+    """POTLUCK_RUN: the run's name on every worker, in place of the name that the script gives."""
 
     device: str | None = None
-    """POTLUCK_DEVICE: this worker's device, where a script asks for none."""
+    """POTLUCK_DEVICE: this worker's device, if the script names none."""
 
     resume: bool = False
-    """POTLUCK_RESUME: go on from this machine's newest checkpoint of the run, if it has one."""
+    """POTLUCK_RESUME: resume from this machine's newest checkpoint of the run, if there is one."""
 
     gate: str | None = None
-    """POTLUCK_GATE: the socket of this machine's gate, through which the run's machines reach this worker."""
+    """POTLUCK_GATE: the socket of this machine's gate; other machines of the run reach this worker through the gate."""
 
     gate_run: str = ""
-    """POTLUCK_GATE_RUN: what the gate knows the run by."""
+    """POTLUCK_GATE_RUN: the id by which the gate knows the run."""
 
     address: str | None = None
-    """POTLUCK_ADDRESS: where this worker listens; without it, the address on the way to the lighthouse."""
+    """POTLUCK_ADDRESS: where this worker listens; by default, this machine's address on the route to the lighthouse."""
 
     gradient_address: str | None = None
-    """POTLUCK_GRADIENT_ADDRESS: where gradients are exchanged, if not there: in the open, on a network one trusts."""
+    """POTLUCK_GRADIENT_ADDRESS: where this worker exchanges gradients unencrypted, past the gate, if --direct."""
 
     @property
     def is_alone(self) -> bool:
@@ -89,17 +90,17 @@ class Launch:
 
     @property
     def is_seen(self) -> bool:
-        """Whether a person sees this worker's own terminal: those that an agent starts are shown elsewhere."""
+        """Whether a user sees this worker's output: rank 0's, unless an agent started the worker."""
         return self.lighthouse is None and self.rank == 0
 
     @property
     def decides(self) -> bool:
-        """Whether this worker names the run and starts the lighthouse for the others."""
+        """Whether this worker names the run and starts the lighthouse for the other workers."""
         return self.lighthouse is None and self.rank == 0
 
 
 def read_launch(master: tuple[str, int] | None = None) -> Launch:
-    """Read it now, from Potluck's own variables or from torchrun's; `master` is what a flag said."""
+    """Read the Launch from Potluck's variables and torchrun's; `master`, from flags, overrides MASTER_ADDR and port."""
     get = os.environ.get
     world_size, rank = int(get("WORLD_SIZE") or 1), int(get("RANK") or 0)
     address, port = get("MASTER_ADDR"), get("MASTER_PORT")
@@ -130,33 +131,33 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
 
 
 def with_variables(more: Mapping[str, str]) -> dict[str, str]:
-    """This process's variables for another, and more."""
+    """This process's environment variables and `more`, for another process."""
     return {**os.environ, **more}
 
 
 def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
-    """This process's variables for another that speaks for the machine of that name."""
+    """This process's environment variables for another process that acts for the machine of that name."""
     return with_variables({"POTLUCK_MACHINE": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
 
 
 def solo_variables(run: str | None, *, resume: bool) -> dict[str, str]:
-    """This process's variables for a script that trains on this machine alone, under that run's name."""
+    """This process's environment variables for a script that trains on this machine alone, as the run of that name."""
     named = {} if run is None else {"POTLUCK_RUN": run}
     return with_variables({**named, **({"POTLUCK_RESUME": "1"} if resume else {})})
 
 
 def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:
-    """For a process that others reach through this machine's gate: see Launch."""
+    """Variables for a process that other machines reach through this machine's gate; Launch explains each."""
     return {"POTLUCK_GATE": gate, "POTLUCK_GATE_RUN": run, "POTLUCK_ADDRESS": address}
 
 
 def quieten_torchft() -> None:
-    """Let torchft's native part tell of warnings only: of every step it would tell a kilobyte."""
+    """Limit the log of torchft's native code to warnings, unless RUST_LOG is set: it writes a kilobyte a step."""
     os.environ.setdefault("RUST_LOG", "warn")
 
 
 def read_environment() -> Environment:
-    """Read it now; nothing is cached, so a changed variable is seen."""
+    """Read the Environment now; nothing is cached, so a changed variable takes effect."""
     machine = os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine"
     return Environment(
         machine=re.sub(r"[^A-Za-z0-9._-]", "-", machine).lstrip(".") or "machine",  # it becomes part of file names
@@ -168,12 +169,12 @@ def read_environment() -> Environment:
 
 
 def read_dashboard_password() -> str | None:
-    """POTLUCK_DASHBOARD_PASSWORD: what visitors of the dashboard must know, if anything."""
+    """POTLUCK_DASHBOARD_PASSWORD: the password that visitors of the dashboard must enter; None if there is none."""
     return os.environ.get("POTLUCK_DASHBOARD_PASSWORD") or None
 
 
 def with_dashboard_password(password: str | None) -> dict[str, str]:
-    """This process's variables for the dashboard's server: a password there is seen by this user only."""
+    """This process's environment variables and the password, for the dashboard: other users cannot read variables."""
     return {**os.environ, **({} if password is None else {"POTLUCK_DASHBOARD_PASSWORD": password})}
 
 

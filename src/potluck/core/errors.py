@@ -10,7 +10,7 @@ PotluckError
 ├── EventLogError      an event file that cannot be read
 ├── CheckpointError    a checkpoint that cannot be written or read
 ├── GroupError         workers that cannot reach each other or do not fit together
-├── GateError          a machine's one port, its key, or the addresses behind it
+├── GateError          a gate's port, key or addresses that cannot be used
 ├── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
 ├── ShippingError      a file that cannot be copied to the host as it is
 ├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-_FEW = 8  # names that are not too many to list
+_FEW = 8  # up to this many known names, a fix lists them all
 
 
 class PotluckError(Exception):
-    """Something a user can mend: what happened, and the fix."""
+    """An error that a user can fix: the message says what happened, `fix` what to type."""
 
     def __init__(self, message: str, *, fix: str) -> None:
         super().__init__(message)
@@ -77,7 +77,7 @@ class GroupError(PotluckError):
 
 
 class GateError(PotluckError):
-    """A machine's one port, its key, or the addresses behind it cannot be used."""
+    """A gate's port, key or addresses cannot be used."""
 
 
 class MeetingError(PotluckError):
@@ -105,7 +105,7 @@ class MeasureError(PotluckError):
 
 
 def did_you_mean(word: str, known: "Iterable[str]") -> str:
-    """A fix for a mistyped name: the closest known ones, else all of them."""
+    """A fix for a mistyped name: the closest known name, and all known names if they are few or none is close."""
     known = sorted(known)
     close = get_close_matches(word, known, n=1, cutoff=0.6)
     choice = f"choose one of: {', '.join(known)}"

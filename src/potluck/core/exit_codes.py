@@ -1,3 +1,3 @@
-"""Exit codes of commands and scripts, beside 0, 1 for errors and 128 + number for signals."""
+"""Exit codes of commands and scripts besides 0, 1 for errors, and 128 + the signal's number."""
 
-DIVERGED = 3  # training came to its end, but its loss had diverged
+DIVERGED = 3  # training finished, but its loss had diverged

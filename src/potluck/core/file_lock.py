@@ -1,11 +1,11 @@
-"""A lock on an open file: one process holds it, and the kernel takes it back when that process has ended."""
+"""An exclusive lock on an open file; the kernel releases it when the process that holds it ends."""
 
 import time
 
 
 def try_hold(file: int, *, wait_s: float = 0.0) -> bool:
-    """Be the one process that holds the file, for as long as it is open; False if another still does after the wait."""
-    import fcntl  # noqa: PLC0415  POSIX only, and what only reads runs must work everywhere
+    """Lock the file until it is closed; False if another process still holds the lock after wait_s."""
+    import fcntl  # noqa: PLC0415  POSIX only; code that only reads runs must work on every system
 
     deadline = time.monotonic() + wait_s
     while True:
@@ -20,7 +20,7 @@ def try_hold(file: int, *, wait_s: float = 0.0) -> bool:
 
 
 def is_held_by_another(file: int) -> bool:
-    """Whether a live process of this machine holds the file; asking takes a shared lock until the file is closed."""
+    """Whether another process of this machine holds the lock; if not, take a shared lock until the file is closed."""
     import fcntl  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""Reading files that should be small and plain: a folder, a pipe or a huge file under their name is an OSError."""
+"""Reads small regular files; a folder, a pipe or a huge file in the place of one raises OSError."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ MOST_BYTES = 64 << 20
 
 
 def open_plain(path: Path) -> IO[bytes]:
-    """The file for reading. A pipe must not make its reader wait, and a folder is no file."""
+    """Open a regular file for reading; OSError for a folder or a pipe, without waiting for the pipe's writer."""
     descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
@@ -19,7 +19,7 @@ def open_plain(path: Path) -> IO[bytes]:
 
 
 def read_plain(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
-    """All of the file, if that is not more than it can hold."""
+    """The whole content of a regular file; OSError if it is larger than `most_bytes`."""
     with open_plain(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
@@ -28,5 +28,5 @@ def read_plain(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
 
 
 def what_happened(error: OSError) -> str:
-    """The system's words, without the path: whoever tells of it names the path in front."""
+    """The system's error message without the path: callers put the path in front."""
     return (error.strerror or str(error)).lower()

@@ -1,16 +1,16 @@
-"""Text from other machines and from files, made safe to print: it cannot move the cursor, hide or rename anything."""
+"""Makes text from other machines and files safe to print: it cannot move the cursor, or hide or disguise other text."""
 
 import re
 from typing import Any
 
-# Colours are the only control sequences that scripts print by the thousand: they go without a trace.
+# Scripts print colour sequences by the thousand: these are removed, not escaped.
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
-# Control characters but for newline and tab, half surrogates, line separators, and what turns the writing direction.
+# Control characters except newline and tab, lone surrogates, line separators, and marks of the writing direction.
 _UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """The text with every control character as its escape: ESC becomes the four letters \\x1b."""
+    """The text without colours, and with every other control character escaped: ESC becomes the four letters \\x1b."""
     if text.isprintable():
         return text
     return _UNSAFE.sub(_escape, _COLOUR.sub("", text).replace("\r\n", "\n"))

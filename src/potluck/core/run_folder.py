@@ -1,4 +1,4 @@
-"""The folder of a run: where each kind of file lives, and how a new one is claimed."""
+"""The folder of a run: the path of each kind of file, and how a run creates or finds its folder."""
 
 import re
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class RunFolder:
 
     path: Path
     origin: tuple[str, Path] | None = None
-    """The machine and the place where the folder lies, if this is a copy of it."""
+    """The machine and the path of the original folder, if this folder is a copy."""
 
     @property
     def name(self) -> str:
@@ -32,7 +32,7 @@ class RunFolder:
 
     @property
     def host_lock_file(self) -> Path:
-        """Held by the host while the run goes on: other machines' files come without their locks."""
+        """The host locks this file while the run goes on: its copies of other machines' event files carry no locks."""
         return self.path / "host.lock"
 
     def event_file(self, machine: str, worker: int) -> Path:
@@ -49,7 +49,7 @@ class RunFolder:
 
 
 def create_run_folder(runs_dir: Path, name: str) -> RunFolder:
-    """Claim a new folder under that name."""
+    """Create the folder of a new run; RunFolderError if there is one of that name."""
     folder = RunFolder(runs_dir / check_run_name(name))
     try:
         folder.path.mkdir(parents=True)
@@ -67,12 +67,12 @@ def create_run_folder(runs_dir: Path, name: str) -> RunFolder:
 
 
 def free_run_name(runs_dir: Path, stem: str) -> str:
-    """<stem>-1, or the next number that no folder has."""
+    """The first of <stem>-1, <stem>-2, ... that no folder has."""
     return next(name for number in count(1) if not (runs_dir / (name := f"{stem}-{number}")).exists())
 
 
 def find_run_folder(runs_dir: Path, name: str, *, to_resume: bool = False) -> RunFolder:
-    """The folder of an existing run, to be read or to go on with."""
+    """The folder of an existing run; `to_resume` only chooses the fix of the error."""
     folder = RunFolder(runs_dir / check_run_name(name))
     if not folder.settings_file.is_file():
         known = [run.name for run in run_folders(runs_dir)]
@@ -84,7 +84,7 @@ def find_run_folder(runs_dir: Path, name: str, *, to_resume: bool = False) -> Ru
 
 
 def newest_run_folder(runs_dir: Path, *, to_resume: bool = False) -> RunFolder:
-    """The run whose events changed last, to be read or to go on with."""
+    """The folder of the run whose events changed last; `to_resume` only chooses the words of the error."""
     runs = run_folders(runs_dir)
     if not runs:
         raise RunFolderError(
@@ -98,12 +98,12 @@ def _start_one(to_resume: bool) -> str:
 
 
 def run_folders(runs_dir: Path) -> list[RunFolder]:
-    """All runs in a folder, by name."""
+    """The folders of all runs in `runs_dir`, sorted by name."""
     return [RunFolder(file.parent) for file in sorted(runs_dir.glob("*/run.yaml"))]
 
 
 def check_run_name(name: str) -> str:
-    """The name, if it can be one folder and nothing else."""
+    """The name, if it is valid as the name of a single folder; else RunFolderError."""
     if not _NAME.fullmatch(name):
         raise RunFolderError(
             f"{name!r} cannot name a run",

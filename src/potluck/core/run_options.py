@@ -1,7 +1,7 @@
 """One description of a run: every option with its type, default, limits, help text and panel of `--help`.
 
-`potluck.start` takes the options of RunOptions, `potluck train` those of TrainOptions and CommandOptions. Dataclasses,
-so that `potluck --help` need not import pydantic: core/settings.py checks values against types and limits.
+`potluck.start` takes the options of RunOptions, `potluck train` those of TrainOptions and CommandOptions. They are
+dataclasses, so that `potluck --help` need not import pydantic; core/settings.py checks values against types and limits.
 """
 
 import dataclasses
@@ -16,14 +16,14 @@ PANELS = (MODEL, DATA, TRAINING, MACHINES, OUTPUT)
 
 
 def option(default: Any, panel: str, help_text: str, *, flags: str = "", **limits: float) -> Any:
-    """A field of these classes. `flags` are the spellings on the command line, if not --name; limits are pydantic's."""
+    """A field of an options class. `flags`: spellings on the command line, if not --name; `limits`: pydantic's."""
     metadata = {"description": help_text, "panel": panel, "flags": flags, **limits}
     return dataclasses.field(default=default, metadata=metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """What every run can be told, whether a script calls `potluck.start` or `potluck train` runs a built-in model."""
+    """Options of every run, whether a script calls `potluck.start` or `potluck train` runs a built-in model."""
 
     seed: int = option(0, TRAINING, "Seed of the data order and of all random draws.", ge=0)
     mixed_precision: Literal["no", "fp16", "bf16"] = option("no", TRAINING, "Number format of the forward pass.")
@@ -58,7 +58,7 @@ class RunOptions:
 
     @property
     def master(self) -> tuple[str, int] | None:
-        """Address and port where worker 0 is met, if they were given."""
+        """Address and port at which workers meet worker 0, if given."""
         return None if self.master_addr is None else (self.master_addr, self.master_port or DEFAULT_PORT)
 
 
@@ -101,7 +101,7 @@ class LearningOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class TrainOptions(RunOptions, LearningOptions, WorkloadOptions):
-    """All that run.yaml and `potluck train` can say of a run. None means: chosen from the rest when the run starts."""
+    """Every option of a run in run.yaml and `potluck train`. None: Potluck chooses the value when the run starts."""
 
     enable_load_balancing: bool = option(
         True,
@@ -118,11 +118,11 @@ class TrainOptions(RunOptions, LearningOptions, WorkloadOptions):
     memory_limit: str | None = option(None, MACHINES, "What training may use on the CPU, like 2G; needs profiling.")
 
     def but(self, **changes: Any) -> "TrainOptions":
-        """The same options with some changed."""
+        """A copy with some options changed."""
         return dataclasses.replace(self, **changes)
 
     def for_start(self) -> dict[str, Any]:
-        """The keywords of `potluck.start`, without the run's name, that these options come to."""
+        """These options as keyword arguments of `potluck.start`, without the run's name."""
         given = {field.name: getattr(self, field.name) for field in dataclasses.fields(RunOptions)}
         for name in ("experiment_name", "master_addr", "master_port"):
             del given[name]

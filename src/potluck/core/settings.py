@@ -1,4 +1,4 @@
-"""Options of a built-in training run from their sources: a YAML file, then flags; checked, and kept in run.yaml."""
+"""Reads the options of a built-in training run from YAML files and flags, checks them, and prepares run.yaml."""
 
 from collections.abc import Iterable
 from dataclasses import fields
@@ -12,7 +12,7 @@ from potluck.core.run_folder import find_run_folder, newest_run_folder
 from potluck.core.run_options import TrainOptions
 from potluck.core.yaml_file import read_yaml
 
-# The name belongs to the folder, resuming and addresses to the moment: a repeat must be free to choose them.
+# The folder has the name, and resuming and addresses concern a single start: whoever repeats a run chooses them anew.
 _NOT_RECORDED = {"experiment_name", "resume", "resume_from", "master_addr", "master_port"}
 _BATCH_KEYS = {"global_batch", "batch_size"}
 _FIXED_IN_A_RUN = (
@@ -25,7 +25,7 @@ _NAMES = frozenset(field.name for field in fields(TrainOptions))
 
 
 def read_settings_file(path: Path) -> dict[str, Any]:
-    """The keys and values of a YAML file, checked one by one so that a mistake is named with its file."""
+    """The keys and values of a YAML file; the SettingsError for a mistake names the key and the file."""
     content = read_yaml(path)
     if content is None:
         return {}
@@ -39,7 +39,7 @@ def read_settings_file(path: Path) -> dict[str, Any]:
 
 
 def read_recorded_settings(path: Path) -> dict[str, Any]:
-    """The settings in a run's run.yaml, if `potluck train` made it."""
+    """The settings in the run.yaml of a run of `potluck train`; SettingsError if a script started the run."""
     content = read_yaml(path)
     if isinstance(content, dict) and "script" in content:
         raise SettingsError(
@@ -50,7 +50,7 @@ def read_recorded_settings(path: Path) -> dict[str, Any]:
 
 
 def make_settings(values: dict[str, Any], *, source: str = "the command line") -> TrainOptions:
-    """Checked options from plain values; `source` is named when one is wrong."""
+    """Checked options from plain values; the SettingsError for a wrong value names `source`."""
     wrong = [
         (f"unknown key {key!r} in {source}", did_you_mean(key, sorted(_NAMES))) for key in values if key not in _NAMES
     ]
@@ -79,7 +79,7 @@ def combine(*layers: dict[str, Any]) -> TrainOptions:
 
 
 def given_values(layers: list[dict[str, Any]]) -> dict[str, Any]:
-    """Only what the sources say, checked, as plain data to be sent to a host."""
+    """The values that the layers set, checked and without defaults, as plain data to send to a host."""
     values = _merge(layers)
     return _OPTIONS.dump_python(make_settings(values), mode="json", include=set(values))  # type: ignore[no-any-return]
 
@@ -87,14 +87,14 @@ def given_values(layers: list[dict[str, Any]]) -> dict[str, Any]:
 def _merge(layers: Iterable[dict[str, Any]]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for layer in layers:
-        if layer.keys() & _BATCH_KEYS:  # naming one of the two settles the question anew
+        if layer.keys() & _BATCH_KEYS:  # a layer that sets one of the two overrides both
             values = {key: value for key, value in values.items() if key not in _BATCH_KEYS}
         values |= layer
     return values
 
 
 def resolve(layers: list[dict[str, Any]], runs_dir: Path) -> tuple[TrainOptions, TrainOptions | None]:
-    """What is asked for, and what the run that is to go on was recorded with, if one is."""
+    """The options to train with, and the recorded options of the run to resume; None if no run is resumed."""
     asked = combine(*layers)
     if not asked.resume:
         return asked, None
@@ -105,7 +105,7 @@ def resolve(layers: list[dict[str, Any]], runs_dir: Path) -> tuple[TrainOptions,
 
 
 def check_resumable(recorded: TrainOptions, asked: TrainOptions, run: str) -> None:
-    """Refuse what a resumed run cannot change: its state was made with it, or its data position rests on it."""
+    """Refuse changes of settings on which a resumed run's checkpoint or its position in the data depends."""
     fixed = [*_FIXED_IN_A_RUN, *(("epochs", "max_steps") if recorded.lr_schedule == "cosine" else ())]
     changed = [name for name in fixed if getattr(recorded, name) != getattr(asked, name)]
     if changed:
@@ -117,7 +117,7 @@ def check_resumable(recorded: TrainOptions, asked: TrainOptions, run: str) -> No
 
 
 def settings_to_record(settings: TrainOptions) -> dict[str, Any]:
-    """What run.yaml holds: every setting that is needed to repeat the run."""
+    """The content of run.yaml: every setting that is needed to repeat the run."""
     return _OPTIONS.dump_python(settings, mode="json", exclude=_NOT_RECORDED, exclude_none=True)  # type: ignore[no-any-return]
 
 

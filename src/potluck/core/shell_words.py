@@ -1,9 +1,9 @@
-"""Paths and names in commands that people are told to paste into a shell."""
+"""Quotes paths and names in commands that Potluck prints for users to paste into a shell."""
 
 import shlex
 from pathlib import Path
 
 
 def quote(word: Path | str) -> str:
-    """One word of a shell, whatever stands in it."""
+    """The path or name as a single shell word, quoted if needed."""
     return shlex.quote(str(word))

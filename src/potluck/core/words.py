@@ -1,10 +1,10 @@
-"""Numbers and names as people read them."""
+"""Formats numbers, durations and names for people."""
 
 from collections.abc import Sequence
 
 
 def number(value: float | None) -> str:
-    """A loss or a score."""
+    """A loss or a score with four decimals; None prints as not a number."""
     return "not a number" if value is None else f"{value:.4f}"
 
 
@@ -18,10 +18,10 @@ def duration(seconds: float) -> str:
 
 
 def listed(words: Sequence[str]) -> str:
-    """rosa; rosa and lily; rosa, lily and fern."""
+    """Names joined for a sentence: rosa; rosa and lily; rosa, lily and fern."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def counted(count: int, noun: str, plural: str = "") -> str:
-    """1 epoch, 2 epochs, 1,280 samples; the plural where it is not just an s more."""
+    """A count with its noun: 1 epoch, 2 epochs, 1,280 samples; `plural` for nouns that need more than an s."""
     return f"{count:,} {noun if count == 1 else plural or noun + 's'}"

@@ -1,4 +1,4 @@
-"""Reading YAML that somebody else may have written or damaged: plain data of a sensible size, or a SettingsError."""
+"""Reads YAML that may be damaged or hostile: plain data of limited size, or a SettingsError."""
 
 from pathlib import Path
 from typing import Any
@@ -15,10 +15,10 @@ _MOST_DEPTH = 50
 
 
 def read_yaml(path: Path) -> Any:
-    """The file's content; anchors may repeat a part of it, but not blow it up."""
+    """The file's content; anchors are allowed while the expanded content stays within the limits."""
     try:
         text = read_plain(path, _MOST_BYTES).decode()
-        if text.count("[") + text.count("{") > _MOST_BRACKETS:  # PyYAML takes seconds for what is nested so deeply
+        if text.count("[") + text.count("{") > _MOST_BRACKETS:  # PyYAML takes seconds for deep nesting
             raise ValueError("it holds too many brackets")
         content = yaml.safe_load(text)
     except FileNotFoundError:
@@ -38,7 +38,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _is_sensible(content: Any) -> bool:
-    """Whether a walk through all of it ends soon: an alias inside itself has no end."""
+    """Whether the expanded content is within the limits of depth and size: an alias inside itself has no end."""
     num_nodes, level = 0, [content]
     for _ in range(_MOST_DEPTH):
         if not level:
