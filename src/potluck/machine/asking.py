@@ -1,4 +1,4 @@
-"""Asking another program, with an end to the waiting."""
+"""Runs another program with a timeout and returns its output."""
 
 import subprocess
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ class NoAnswerError(Exception):
 
 
 def ask(command: Sequence[str], *, timeout_s: float = 2.0) -> str:
-    """What the program printed; NoAnswerError in one sentence otherwise."""
+    """The program's stdout; NoAnswerError with a one-sentence reason if it is missing, fails or takes too long."""
     try:
         done = subprocess.run(  # noqa: S603
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout_s, check=False
@@ -28,7 +28,7 @@ def ask(command: Sequence[str], *, timeout_s: float = 2.0) -> str:
 
 
 def decode(raw: bytes) -> str:
-    """Text of a program; those of Windows may answer in UTF-16."""
+    """A program's output as text; Windows programs may write UTF-16."""
     if b"\0" in raw:
         return raw.decode("utf-16-le", errors="replace").lstrip("\ufeff")
     return raw.decode(errors="replace")

@@ -1,6 +1,6 @@
 """What is known about one machine: a snapshot that can be printed, sent, recorded and read back.
 
-None means that it could not be found out; `gaps` says why.
+None means that a fact does not apply or could not be read; `Facts.gaps` lists what could not be read, and why.
 """
 
 import msgspec
@@ -9,11 +9,11 @@ LOOPBACK, WIRED, WIRELESS, BRIDGE, TUNNEL, VIRTUAL = "loopback", "wired", "wirel
 
 
 class Struct(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A part of the facts."""
+    """The base class of all facts."""
 
 
 class System(Struct, frozen=True, kw_only=True):
-    """The operating system, and what it runs inside of."""
+    """The operating system, and the container around it, if there is one."""
 
     family: str  # linux, windows, darwin
     release: str = ""
@@ -23,7 +23,7 @@ class System(Struct, frozen=True, kw_only=True):
 
 
 class Processor(Struct, frozen=True, kw_only=True):
-    """Cores that this process may use; a container's quota counts."""
+    """The processor, and the cores that this process may use; a container's CPU quota counts."""
 
     name: str = ""
     num_cores: int = 1
@@ -32,7 +32,7 @@ class Processor(Struct, frozen=True, kw_only=True):
 
 
 class Gpu(Struct, frozen=True, kw_only=True):
-    """One NVIDIA device as the driver sees it."""
+    """One NVIDIA device as the driver reports it."""
 
     name: str
     memory_bytes: int = 0
@@ -55,7 +55,7 @@ class Interface(Struct, frozen=True, kw_only=True):
 
 
 class Route(Struct, frozen=True, kw_only=True):
-    """Where packets for a network leave this machine; 0.0.0.0/0 is everything else."""
+    """Where packets for a network leave this machine; 0.0.0.0/0 is the default route."""
 
     network: str
     interface: str
@@ -64,7 +64,7 @@ class Route(Struct, frozen=True, kw_only=True):
 
 
 class Resolved(Struct, frozen=True, kw_only=True):
-    """What a name means on this machine."""
+    """The addresses that a name resolves to on this machine, or the error."""
 
     name: str
     addresses: tuple[str, ...] = ()
@@ -72,7 +72,7 @@ class Resolved(Struct, frozen=True, kw_only=True):
 
 
 class Chain(Struct, frozen=True, kw_only=True):
-    """A chain of nftables that sees packets on their way in or out, and whether it may refuse any."""
+    """A chain of nftables that filters incoming or outgoing packets, and whether the chain may block any."""
 
     family: str
     table: str
@@ -82,7 +82,7 @@ class Chain(Struct, frozen=True, kw_only=True):
 
 
 class Firewall(Struct, frozen=True, kw_only=True):
-    """Firewalls that look at incoming packets."""
+    """The active firewalls, and the chains of nftables that filter packets."""
 
     tools: tuple[str, ...] = ()  # active ones: ufw, firewalld, nftables, iptables
     chains: tuple[Chain, ...] = ()
@@ -114,13 +114,13 @@ class Wsl(Struct, frozen=True, kw_only=True):
     version: int = 2
     mode: str | None = None  # in effect: nat, mirrored, none, virtioproxy, bridged
     config_mode: str | None = None  # what .wslconfig asks for
-    config_encoding: str | None = None  # ascii, utf-8-bom, utf-16; None without a file
+    config_encoding: str | None = None  # ascii, utf-8-bom, utf-16, damaged; None without a file
     idle_timeout_ms: int | None = None
     has_interop: bool = False
 
 
 class Space(Struct, frozen=True, kw_only=True):
-    """Room in a file system."""
+    """Free and total space of the file system that holds a folder."""
 
     folder: str
     free_bytes: int
@@ -129,18 +129,18 @@ class Space(Struct, frozen=True, kw_only=True):
 
 
 class Power(Struct, frozen=True, kw_only=True):
-    """Battery, where there is one."""
+    """The state of the battery, on a machine that has one."""
 
     on_battery: bool = False
     percent: int | None = None
 
 
 class Torch(Struct, frozen=True, kw_only=True):
-    """PyTorch, as a process that imported it told."""
+    """PyTorch, as described by a process that imported it."""
 
     version: str = ""
     error: str = ""
-    cuda: str = ""  # that it was built for; empty in a CPU build
+    cuda: str = ""  # the version that torch was built for; empty in a CPU build
     hip: str = ""
     nccl: str = ""
     num_devices: int = 0
@@ -150,7 +150,7 @@ class Torch(Struct, frozen=True, kw_only=True):
 
 
 class Software(Struct, frozen=True, kw_only=True):
-    """Versions. Those of packages come from their metadata, so they are known even if an import fails."""
+    """Software versions; those of packages come from their metadata, so they are known even if an import fails."""
 
     python: str
     potluck: str
@@ -159,7 +159,7 @@ class Software(Struct, frozen=True, kw_only=True):
 
 
 class Listener(Struct, frozen=True, kw_only=True):
-    """A program that has a port."""
+    """A program that listens on a port."""
 
     port: int
     address: str = ""
@@ -168,7 +168,7 @@ class Listener(Struct, frozen=True, kw_only=True):
 
 
 class Facts(Struct, frozen=True, kw_only=True):
-    """One machine."""
+    """All facts about one machine."""
 
     machine: str
     system: System
@@ -191,7 +191,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     variables: dict[str, str] = {}
     listeners: tuple[Listener, ...] = ()
     has_ipv6: bool = True
-    loopback: str | None = None  # why it does not take a cluster's addresses; empty if it does, None if not tried
+    loopback: str | None = None  # why lo does not take a cluster's addresses; empty if it does, None if not tried
     gaps: tuple[str, ...] = ()
 
     def interface(self, name: str) -> Interface | None:
@@ -199,7 +199,7 @@ class Facts(Struct, frozen=True, kw_only=True):
         return next((one for one in self.interfaces if one.name == name), None)
 
     def resolved(self, name: str) -> Resolved | None:
-        """What a name means here, if it was looked up."""
+        """The result of looking up a name, if the name was looked up."""
         return next((one for one in self.names if one.name == name), None)
 
     @property

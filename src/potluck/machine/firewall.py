@@ -1,4 +1,4 @@
-"""Which firewalls look at packets. Rules are only read; an ordinary user may not even do that."""
+"""Finds firewalls that may block packets. Rules are only read, and an ordinary user may not be allowed to read them."""
 
 import json
 from pathlib import Path
@@ -8,11 +8,11 @@ from potluck.machine.asking import NoAnswerError, ask
 from potluck.machine.facts import Chain, Firewall
 
 _UFW = Path("/etc/ufw/ufw.conf")
-_SETS_ASIDE = {"drop", "reject", "queue"}
+_BLOCKING_VERDICTS = {"drop", "reject", "queue"}
 
 
 def read_firewall() -> Firewall:
-    """What is active, and the chains of nftables that may refuse a packet."""
+    """The active firewall tools, and the chains of nftables that filter incoming and outgoing packets."""
     tools: list[str] = []
     chains: tuple[Chain, ...] = ()
     is_readable = True
@@ -35,15 +35,15 @@ def read_firewall() -> Firewall:
 
 
 def filter_chains(ruleset: dict[str, Any]) -> tuple[Chain, ...]:
-    """Base chains on the way in or out; one may block if its policy is drop, or a rule in it or below it can refuse."""
+    """Base chains for input and output; a chain may block by its policy, by its rules, or by those it may jump to."""
     entries = ruleset.get("nftables", [])
     chains = [entry["chain"] for entry in entries if "chain" in entry]
     hooked = {(chain["family"], chain["table"], chain["name"]) for chain in chains if "hook" in chain}
     refusing = set()
     for rule in (entry["rule"] for entry in entries if "rule" in entry):
-        if any(word in expression for expression in rule.get("expr", []) for word in _SETS_ASIDE):
+        if any(word in expression for expression in rule.get("expr", []) for word in _BLOCKING_VERDICTS):
             place = (rule["family"], rule["table"], rule["chain"])
-            # A chain without a hook is jumped to from any of its table's.
+            # Any base chain of the table may jump to a chain without a hook.
             refusing |= {place} if place in hooked else {one for one in hooked if one[:2] == place[:2]}
     return tuple(
         Chain(
@@ -59,7 +59,7 @@ def filter_chains(ruleset: dict[str, Any]) -> tuple[Chain, ...]:
 
 
 def blocks_input(rules: str) -> bool:
-    """Whether the output of `iptables --list-rules INPUT` can refuse a packet."""
+    """Whether the rules that `iptables --list-rules INPUT` printed can block a packet."""
     return any(word in rules for word in ("-P INPUT DROP", "-j DROP", "-j REJECT"))
 
 

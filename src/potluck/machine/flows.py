@@ -1,4 +1,4 @@
-"""How fast connections really send, as Linux itself keeps count: nothing extra goes over the wire."""
+"""Send rates of TCP connections, from Linux's own counters (TCP_INFO): measuring sends nothing over the wire."""
 
 import os
 import socket
@@ -13,19 +13,19 @@ _FDS = Path("/proc/self/fd")
 _TCP_INFO = getattr(socket, "TCP_INFO", 11)
 _SIZE = 192
 _COUNTS = struct.Struct("@120xQ40xQQ8x")  # struct tcp_info: bytes_acked, busy_time and rwnd_limited, both in us
-_LEAST_BYTES = 1 << 17  # less says nothing about a link
+_LEAST_BYTES = 1 << 17  # fewer bytes say nothing about a link
 Peer = TypeVar("Peer", bound=Hashable)
 
 
 class Sent(NamedTuple):
-    """What a connection has sent, and how long it took while the other side could take it."""
+    """Bytes that the peer has acknowledged, and the seconds of sending in which the peer's window was not full."""
 
     num_bytes: int
     seconds: float
 
 
 def read_sent(connection: socket.socket) -> Sent | None:
-    """What one connection has sent so far; None where the system does not tell."""
+    """The counters of one connection since it opened; None where the system does not provide them."""
     try:
         counts = connection.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _SIZE)
         acked, busy_us, stalled_us = _COUNTS.unpack(counts)
@@ -35,7 +35,7 @@ def read_sent(connection: socket.socket) -> Sent | None:
 
 
 def rates_between(before: Mapping[tuple[Peer, int], Sent], now: Mapping[tuple[Peer, int], Sent]) -> dict[Peer, float]:
-    """Bytes a second to each peer between two looks at its connections, by (peer, connection)."""
+    """Bytes a second to each peer between two readings of all counters, keyed by (peer, connection)."""
     parts: dict[Peer, list[Sent]] = defaultdict(list)
     for key, (num_bytes, seconds) in now.items():
         earlier = before.get(key, Sent(0, 0.0))
@@ -50,14 +50,15 @@ def rates_between(before: Mapping[tuple[Peer, int], Sent], now: Mapping[tuple[Pe
 
 
 class FlowMeter:
-    """Rates of this process's own connections since the last look, by the peer's address."""
+    """Send rates of this process's own connections since the last `look`, by the peer's address."""
 
     def __init__(self) -> None:
         self._before = _read()
 
     def look(self) -> tuple[str, dict[str, float]]:
-        """This machine's address on the way to its peers, and bytes/s by a peer's address, while there was something
-        to send and the peer could take it.
+        """This machine's address on the route to its peers, and bytes/s by a peer's address.
+
+        Only time counts in which there was something to send and the peer's window was not full.
         """
         now, before = _read(), self._before
         self._before = now
@@ -70,10 +71,10 @@ class FlowMeter:
 
 
 def _read() -> dict[tuple[tuple[str, str], int], Sent]:
-    """By both addresses, and the number of the socket."""
+    """The counters of all connections, by (own address, peer's address) and both ports as one number."""
     found = {}
     for number in _socket_numbers():
-        # It may just have been closed, or be no connection.
+        # The socket may just have been closed, or not be connected.
         with suppress(OSError), socket.socket(fileno=os.dup(number)) as connection:
             if connection.type != socket.SOCK_STREAM or connection.family not in (socket.AF_INET, socket.AF_INET6):
                 continue

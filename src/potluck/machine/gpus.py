@@ -1,4 +1,4 @@
-"""Graphics cards: what NVIDIA's driver tells through NVML, and what is on the bus without a driver."""
+"""Graphics cards: NVIDIA's as the driver reports them through NVML, and all cards on the PCI bus, driver or not."""
 
 from pathlib import Path
 
@@ -12,8 +12,8 @@ _POWER = 0x04 | 0x80  # power cap and hardware power brake
 
 
 def read_gpus() -> tuple[tuple[Gpu, ...], str]:
-    """The devices, and why there are none where the driver should have answered."""
-    import pynvml  # noqa: PLC0415  only the commands that need facts pay for it
+    """The NVIDIA devices, and the error if NVML is installed but fails; empty without NVML."""
+    import pynvml  # noqa: PLC0415  only the commands that need facts pay for the import
 
     try:
         pynvml.nvmlInit()
@@ -37,7 +37,7 @@ def _gpu(index: int, driver: str) -> Gpu:
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     try:
         reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    except pynvml.NVMLError:  # old cards do not tell
+    except pynvml.NVMLError:  # old cards do not report it
         reasons = 0
     return Gpu(
         name=_text(pynvml.nvmlDeviceGetName(handle)),
@@ -49,7 +49,7 @@ def _gpu(index: int, driver: str) -> Gpu:
 
 
 def read_pci_displays(pci: Path = _PCI) -> tuple[str, ...]:
-    """Vendors of the graphics cards on the bus, also of those without a driver."""
+    """Vendors of the graphics cards on the PCI bus, including cards without a driver."""
     found = []
     for device in sorted(pci.glob("*")):
         try:

@@ -1,4 +1,4 @@
-"""Processor, memory, power, and room on disks."""
+"""Reads processor, memory, battery and disk space."""
 
 import os
 import platform
@@ -13,7 +13,7 @@ _CGROUP = Path("/sys/fs/cgroup")
 
 
 def read_processor() -> Processor:
-    """Cores that this process may use: affinity and a container's quota count."""
+    """The processor; CPU affinity and a container's quota limit the usable cores."""
     usable = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
     quota = _quota_cores()
     return Processor(
@@ -25,14 +25,14 @@ def read_processor() -> Processor:
 
 
 def read_memory_bytes() -> int:
-    """All of it."""
-    import psutil  # noqa: PLC0415  only the commands that need facts pay for it
+    """The machine's total memory."""
+    import psutil  # noqa: PLC0415  only the commands that need facts pay for the import
 
     return int(psutil.virtual_memory().total)
 
 
 def read_power() -> Power | None:
-    """None on a machine without a battery."""
+    """The state of the battery; None on a machine without one."""
     import psutil  # noqa: PLC0415
 
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
@@ -42,7 +42,7 @@ def read_power() -> Power | None:
 
 
 def read_space(folder: Path) -> Space | None:
-    """Room in the file system of a folder, or of the nearest one above it that exists."""
+    """Space in the file system of a folder, or of its nearest parent that exists."""
     there = folder.absolute()
     while not there.exists() and there != there.parent:
         there = there.parent
@@ -59,7 +59,7 @@ def read_space(folder: Path) -> Space | None:
 
 
 def read_spaces(first: Path) -> tuple[Space, ...]:
-    """The folder of runs, then other places that a run could go to, the roomiest first."""
+    """Space of the runs folder `first`, then of other writable folders for runs, most free space first."""
     others = [read_space(Path(place)) for place in (Path.home(), tempfile.gettempdir(), "/var/tmp", "/srv", "/mnt")]  # noqa: S108
     mine = read_space(first)
     roomy = sorted((one for one in others if one and one.is_writable), key=lambda one: -one.free_bytes)
@@ -67,7 +67,7 @@ def read_spaces(first: Path) -> tuple[Space, ...]:
 
 
 def without_home(path: str) -> str:
-    """A path that does not tell the user's name."""
+    """The path with ~ for the home folder, so that it does not reveal the user's name."""
     home = str(Path.home())
     return path.replace(home, "~", 1) if home != "/" and path.startswith(home) else path
 
@@ -83,13 +83,13 @@ def _processor_name() -> str:
 
 
 def quota_cores() -> float | None:
-    """How many cores a container's quota allows on average; None where the cores themselves are the limit."""
+    """How many cores a container's quota allows on average; None if no quota is below the number of cores."""
     quota = _quota_cores()
     return None if quota is None or quota >= len(os.sched_getaffinity(0)) else quota
 
 
 def quota_threads() -> int | None:
-    """How many threads a container's quota can keep busy; None where the cores themselves are the limit."""
+    """How many threads a container's quota can keep busy; None if no quota is below the number of cores."""
     quota = _quota_cores()
     return None if quota is None or quota >= len(os.sched_getaffinity(0)) else max(1, int(quota))
 

@@ -1,4 +1,4 @@
-"""Network interfaces, their kinds, and the routes between them."""
+"""Network interfaces, their kinds, and the IPv4 routes through them."""
 
 import ipaddress
 import socket
@@ -16,8 +16,8 @@ _ROUTE_UP = 1
 
 
 def read_interfaces() -> tuple[Interface, ...]:
-    """All of them; speed and carrier where the kernel tells."""
-    import psutil  # noqa: PLC0415  only the commands that need facts pay for it
+    """All network interfaces; speed and carrier are None where the kernel does not report them."""
+    import psutil  # noqa: PLC0415  only the commands that need facts pay for the import
 
     addresses = psutil.net_if_addrs()
     found = []
@@ -41,7 +41,7 @@ def read_interfaces() -> tuple[Interface, ...]:
 
 
 def kind_of(name: str, sys_net: Path = _SYS) -> str:
-    """What an interface is: the kernel's word where it has one, else by the names that drivers and tools give."""
+    """The kind of an interface: from /sys where the kernel states it, else by the names that drivers and tools give."""
     folder = sys_net / name
     if name == "lo" or name.lower().startswith("loopback pseudo"):
         return LOOPBACK
@@ -57,7 +57,7 @@ def kind_of(name: str, sys_net: Path = _SYS) -> str:
 
 
 def read_routes(text: str | None = None) -> tuple[Route, ...]:
-    """The IPv4 routes, most exact first. Read from /proc: no program needs to be installed."""
+    """The IPv4 routes, longest prefix first. Read from /proc: no program needs to be installed."""
     lines = (text if text is not None else _PROC_ROUTE.read_text()).splitlines()[1:]
     routes = []
     for line in lines:
@@ -77,7 +77,7 @@ def read_routes(text: str | None = None) -> tuple[Route, ...]:
 
 
 def interface_towards(address: str, interfaces: tuple[Interface, ...], routes: tuple[Route, ...]) -> Interface | None:
-    """The interface on the route to an address: the most exact route, then the lowest metric."""
+    """The interface on the route to an address: longest prefix, then lowest metric; loopback for own addresses."""
     target = ipaddress.ip_address(address)
     if target.version != 4:
         return None
@@ -101,5 +101,5 @@ def _prefix(netmask: str | None) -> int:
 def _carrier(name: str, *, is_up: bool) -> bool | None:
     try:
         return (_SYS / name / "carrier").read_text().strip() == "1"
-    except OSError:  # the kernel refuses the question while the interface is down
+    except OSError:  # the kernel refuses to read it while the interface is down
         return None if is_up else False

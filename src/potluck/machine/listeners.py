@@ -1,4 +1,4 @@
-"""Programs that hold the ports training wants."""
+"""Programs that listen on the ports that training needs."""
 
 import os
 from collections.abc import Sequence
@@ -7,8 +7,8 @@ from potluck.machine.facts import Listener
 
 
 def read_listeners(ports: Sequence[int]) -> tuple[Listener, ...]:
-    """Who else listens on these ports; the process is known if it is ours or if we are an administrator."""
-    import psutil  # noqa: PLC0415  only the commands that need facts pay for it
+    """Other processes that listen on these ports; only an administrator sees which process it is of another user."""
+    import psutil  # noqa: PLC0415  only the commands that need facts pay for the import
 
     found: dict[int, Listener] = {}
     for one in psutil.net_connections("tcp"):

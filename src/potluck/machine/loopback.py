@@ -2,12 +2,12 @@
 
 import socket
 
-ANY_ADDRESS = "127.77.16.1"  # one that nothing else uses
+ANY_ADDRESS = "127.77.16.1"  # an address that nothing else uses
 _PATIENCE_S = 1.0
 
 
 def try_loopback(address: str = ANY_ADDRESS) -> str:
-    """Listen there, dial it, say a word; empty if that works, else what went wrong."""
+    """Listen on the address, connect to it and send a byte; empty if that works, else what went wrong."""
     try:
         with socket.create_server((address, 0)) as server:
             server.settimeout(_PATIENCE_S)

@@ -1,4 +1,4 @@
-"""What names mean on this machine."""
+"""Resolves host names as programs on this machine would."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ from potluck.machine.asking import NoAnswerError, ask
 from potluck.machine.facts import Resolved
 
 _HOSTS = Path("C:/Windows/System32/drivers/etc/hosts" if sys.platform == "win32" else "/etc/hosts")
-# A name server that does not answer blocks the caller for half a minute, so another process asks.
+# A name server that does not answer blocks the caller for half a minute, so another process asks, with a timeout.
 _QUESTION = """
 import json, socket, sys
 answers = []
@@ -34,7 +34,7 @@ def resolve(names: Sequence[str], *, timeout_s: float = 2.0) -> tuple[Resolved, 
 
 
 def read_docker_names(text: str | None = None) -> tuple[Resolved, ...]:
-    """Names that Docker Desktop put into the hosts file: they may mean an address that no interface has."""
+    """Names that Docker Desktop wrote into the hosts file: they may point to an address that no interface has."""
     lines = (text if text is not None else _HOSTS.read_text(errors="replace")).splitlines()
     found = []
     for line in lines:

@@ -1,4 +1,4 @@
-"""Take all facts at once. What cannot be found out becomes a gap with a reason, never an exception."""
+"""Takes all facts at once. A fact that cannot be read becomes a gap with a reason, never an exception."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ from potluck.machine.facts import Facts, System
 
 
 def take_facts(*, names_wanted: Sequence[str] = (), with_torch: bool = True) -> Facts:
-    """A snapshot of this machine; `names_wanted` are looked up along with its own name."""
+    """A snapshot of this machine; `names_wanted` are resolved along with its hostname and MASTER_ADDR."""
     environment, variables = read_environment(), read_network_variables()
     hostname = socket.gethostname()
     master = variables.get("MASTER_ADDR", "")

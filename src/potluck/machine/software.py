@@ -1,4 +1,4 @@
-"""Versions of what training needs. Torch is imported by another process: it may crash, hang, or take seconds."""
+"""Versions of what training needs. Another process imports torch: the import may crash, hang, or take seconds."""
 
 import platform
 import sys
@@ -15,7 +15,7 @@ _DESCRIBE = [sys.executable, "-m", "potluck.probes.torch_facts"]
 
 
 def read_software(*, with_torch: bool = True) -> Software:
-    """Versions; without `with_torch` torch's comes from its metadata alone, which takes no time."""
+    """Software versions; without `with_torch`, torch's version comes from its metadata alone, which takes no time."""
     version = _version("torch")
     torch: Torch | None = None
     if version:
@@ -24,14 +24,14 @@ def read_software(*, with_torch: bool = True) -> Software:
 
 
 def find_devices() -> list[str]:
-    """This machine's accelerators, else its processor. Imports torch, in another process, where there may be one."""
+    """This machine's accelerators, else cpu. Another process imports torch to find them, unless it is a CPU build."""
     version = _version("torch")
     found = () if "+cpu" in version else ask_torch(version).devices
     return list(found) or ["cpu"]
 
 
 def ask_torch(version: str) -> Torch:
-    """What torch says of itself, or the last line of why it cannot be imported."""
+    """Torch's description of itself, or the last line of the error of its import."""
     try:
         return msgspec.json.decode(ask(_DESCRIBE, timeout_s=_IMPORT_S).strip().splitlines()[-1], type=Torch)
     except NoAnswerError as error:

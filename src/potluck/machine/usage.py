@@ -1,4 +1,4 @@
-"""How busy this machine is, measured from one look to the next."""
+"""How busy this machine is: processor, memory, network and GPUs, measured every few seconds."""
 
 import time
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from potluck.machine.flows import FlowMeter
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUsage:
-    """One GPU; None where its driver does not say."""
+    """How busy one GPU is; None where its driver does not report a value."""
 
     name: str
     busy: float | None
@@ -20,7 +20,7 @@ class GpuUsage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """One look. CPU and network are means since the look before."""
+    """One measurement; CPU and network are means since the measurement before."""
 
     cpu: float
     memory_bytes: int
@@ -33,7 +33,7 @@ class Usage:
 
 
 class UsageMeter:
-    """Looks every few seconds, when asked at least that often. A look takes about a millisecond."""
+    """Measures usage at most every `every_s` seconds, when `look` is called; that takes about a millisecond."""
 
     def __init__(
         self, every_s: float = 5.0, read_rates: Callable[[], tuple[str, dict[str, float]]] | None = None
@@ -42,12 +42,12 @@ class UsageMeter:
         self._at = time.monotonic()
         self._sent, self._received = _network_bytes()
         self._read_rates = read_rates or FlowMeter().look
-        """This machine's address, and the bytes a second to its peers' addresses."""
+        """Returns this machine's address, and the bytes a second to its peers' addresses."""
         self._has_gpus: bool | None = None
-        _cpu_busy()  # the first answer has nothing to compare with
+        _cpu_busy()  # psutil's first value has nothing to compare with
 
     def look(self) -> Usage | None:
-        """What there is to see; None if it is too soon."""
+        """The usage since the last measurement; None if that was less than `every_s` seconds ago."""
         import psutil  # noqa: PLC0415
 
         now = time.monotonic()
@@ -83,7 +83,7 @@ class UsageMeter:
             return ()
         try:
             return tuple(_gpu(index) for index in range(pynvml.nvmlDeviceGetCount()))
-        except pynvml.NVMLError:  # a driver that was updated under a running process answers no more
+        except pynvml.NVMLError:  # a driver that was updated under a running process stops answering
             self._has_gpus = False
             return ()
 
@@ -100,7 +100,7 @@ def _gpu(index: int) -> GpuUsage:
         busy = None
     try:
         power_w: float | None = pynvml.nvmlDeviceGetPowerUsage(handle) / 1000
-    except pynvml.NVMLError:  # laptops' GPUs often do not tell
+    except pynvml.NVMLError:  # laptops' GPUs often do not report it
         power_w = None
     return GpuUsage(
         name=name.decode() if isinstance(name, bytes) else str(name),
@@ -118,7 +118,7 @@ def _cpu_busy() -> float:
 
 
 def _network_bytes() -> tuple[int, int]:
-    """Sent and received over all interfaces but loopback."""
+    """Bytes sent and received over all interfaces except loopback."""
     import psutil  # noqa: PLC0415
 
     counters = [counter for name, counter in psutil.net_io_counters(pernic=True).items() if not name.startswith("lo")]

@@ -13,7 +13,7 @@ _INTEROP = Path("/proc/sys/fs/binfmt_misc/WSLInterop")
 _INTEROP_LATE = Path("/proc/sys/fs/binfmt_misc/WSLInterop-late")
 _POWERSHELL = "/mnt/c/Windows/System32/WindowsPowerShell/v1.0/powershell.exe"
 _POWERSHELL_S = 12.0  # Windows takes seconds to start it
-# One question, so that PowerShell starts once. Only what the checks need leaves Windows; no user name does.
+# One query, so that PowerShell starts once. It returns only what the doctor's checks need, and no user name.
 _QUESTION = r"""
 $ErrorActionPreference = 'SilentlyContinue'
 $adapters = foreach ($a in Get-NetAdapter) {
@@ -35,12 +35,12 @@ _WIRELESS_MEDIA = (1, 8, 9)  # NDIS: wireless LAN, WWAN, native 802.11
 
 
 def is_wsl(release: str) -> bool:
-    """Whether a kernel of this name is one of WSL's."""
+    """Whether a kernel of this release is WSL's."""
     return "microsoft" in release.lower()
 
 
 def read_wsl() -> tuple[Wsl | None, Windows | None, tuple[str, ...]]:
-    """WSL, the Windows around it, and what could not be found out. Nothing elsewhere."""
+    """WSL, the Windows around it, and what could not be read; all empty on a machine without WSL."""
     release = platform.release()
     if not is_wsl(release):
         return None, None, ()
@@ -70,7 +70,7 @@ def read_wsl() -> tuple[Wsl | None, Windows | None, tuple[str, ...]]:
 
 
 def read_windows() -> tuple[Windows | None, tuple[str, ...]]:
-    """On Windows itself."""
+    """Facts about Windows, on a machine that runs Windows itself, and what could not be read."""
     try:
         return windows_from(ask_windows("powershell.exe")), ()
     except NoAnswerError as error:
@@ -78,7 +78,7 @@ def read_windows() -> tuple[Windows | None, tuple[str, ...]]:
 
 
 def ask_windows(powershell: str) -> dict[str, Any]:
-    """Everything that the checks want to know of Windows, in one question."""
+    """Everything about Windows that the doctor's checks need, from one PowerShell query."""
     text = ask([powershell, "-NoProfile", "-NonInteractive", "-Command", _QUESTION], timeout_s=_POWERSHELL_S)
     try:
         answer = json.loads(text.strip() or "{}")
@@ -88,7 +88,7 @@ def ask_windows(powershell: str) -> dict[str, Any]:
 
 
 def windows_from(answer: dict[str, Any]) -> Windows:
-    """The answer of PowerShell, where a list of one may come as its only member."""
+    """The Windows in PowerShell's answer, which may hold a single adapter in place of a list of one."""
     adapters = answer.get("adapters") or []
     adapters = adapters if isinstance(adapters, list) else [adapters]
     return Windows(
@@ -109,7 +109,7 @@ def windows_from(answer: dict[str, Any]) -> Windows:
 
 
 def read_wslconfig(raw: bytes | None) -> tuple[str | None, int | None, str | None]:
-    """The networking mode that .wslconfig asks for, its idle timeout, and how the file is encoded."""
+    """The networking mode and the idle timeout that .wslconfig sets, and the file's encoding."""
     if raw is None:
         return None, None, None
     encoding, codec = "ascii", "utf-8"
@@ -128,7 +128,7 @@ def read_wslconfig(raw: bytes | None) -> tuple[str | None, int | None, str | Non
 
 
 def bytes_of(encoded: str | None) -> bytes | None:
-    """The bytes of a file that came through JSON."""
+    """The bytes of a file that PowerShell sent as base64."""
     import base64  # noqa: PLC0415
 
     return None if encoded is None else base64.b64decode(encoded)
