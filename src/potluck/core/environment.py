@@ -82,7 +82,7 @@ class Launch:
     """POTLUCK_ADDRESS: where this worker listens; by default, this machine's address on the route to the lighthouse."""
 
     gradient_address: str | None = None
-    """POTLUCK_GRADIENT_ADDRESS: where this worker exchanges gradients unencrypted, past the gate, if --direct."""
+    """POTLUCK_GRADIENT_ADDRESS: where this worker exchanges gradients past the gate, unencrypted (--direct)."""
 
     @property
     def is_alone(self) -> bool:

@@ -1,1 +1,1 @@
-"""What this machine takes for a step, where the time goes, what fits into memory, and how fast its links are."""
+"""Measures how long a step takes on this machine and where the time goes, what fits into memory, and link speeds."""

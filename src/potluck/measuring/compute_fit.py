@@ -1,4 +1,4 @@
-"""A worker's cost from its timings: once from a trial, and again and again from a run's own steps."""
+"""Fits a worker's ComputeProfile to timings: once to a trial, and continuously to the steps of a run."""
 
 import statistics
 from collections import deque
@@ -9,19 +9,19 @@ from potluck.measuring.line_fit import Line, Timed, fit_line
 from potluck.planning.costs import ComputeProfile
 
 _WINDOW = 96
-_HALF_LIFE = 32  # timings after which one counts half
-_OTHER_PACES = ((4, 1.3), (16, 1.15))  # so many timings in a row beyond this factor: the machine itself has changed
-_NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings of sizes further away than this count less
-_APART, _BEND = 1.25, 1.08  # sizes that are clearly others; a sample that clearly costs more
+_HALF_LIFE = 32  # newer timings after which a timing counts half
+_OTHER_PACES = ((4, 1.3), (16, 1.15))  # (timings in a row, factor): all beyond it, and the machine's speed has changed
+_NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings whose size differs by more than _NEAR get _FAR_WEIGHT
+_APART, _BEND = 1.25, 1.08  # the factor of a clearly different size; of a clearly higher cost of a sample
 _LARGEST_PACE = 4.0
 _BAD_FIT = 0.05
 _SMALLEST_PART = 16
 
 
 def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_cap: int | None = None) -> ComputeProfile:
-    """The cost that a trial at several batch sizes shows; a curve through the medians where a line is far off."""
+    """The profile that fits a trial at several batch sizes; a curve through the medians where a line fits badly."""
     medians = {size: statistics.median(times) for size, times in sorted(seconds_by_size.items())}
-    # The smallest sizes often take kernels of their own, and hardly a share is so small.
+    # The smallest sizes often run other kernels, and a share is hardly ever that small.
     timings = [Timed(size, seconds) for size, seconds in medians.items() if size * _SMALLEST_PART >= max(medians)]
     line = fit_line(timings, [1.0] * len(timings))
     deviations = [abs(line.seconds(timed) / timed.seconds - 1) for timed in timings]
@@ -33,7 +33,7 @@ def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_ca
 
 
 class ComputeFit:
-    """Follows a worker's own work through a run. A machine that slows down is seen after four steps."""
+    """The profile of a worker's own work, refitted during a run; it follows a machine that slows down in four steps."""
 
     def __init__(self, prior: ComputeProfile | None = None, memory_cap: int | None = None) -> None:
         self._prior = prior
@@ -41,7 +41,7 @@ class ComputeFit:
         self._timings: deque[Timed] = deque(maxlen=_WINDOW)
 
     def add(self, timed: Timed) -> None:
-        """One committed step. A worker without samples shows nothing of its cost."""
+        """Add the timing of one committed step; a step without samples says nothing about the cost and is left out."""
         if timed.samples < 1 or timed.seconds <= 0:
             return
         self._timings.append(timed)
@@ -54,7 +54,7 @@ class ComputeFit:
         return copy
 
     def profile(self) -> ComputeProfile | None:
-        """The cost as of now; the prior before the first timing, None if there was none."""
+        """The profile as of now; before the first timing the prior, None if there is no prior."""
         if not self._timings:
             return None if self._prior is None else replace(self._prior, memory_cap=self.memory_cap)
         if self._prior is not None and self._prior.curve:
@@ -68,7 +68,7 @@ class ComputeFit:
         ratios = [timed.seconds / line.seconds(timed) for timed in timings]
         for count, factor in _OTHER_PACES:
             if len(timings) > count and _are_beyond(factor, ratios[-count:]):
-                # Old timings of other sizes contradict the new ones: believe the new.
+                # Old timings of other sizes contradict the new ones: fit the new ones only.
                 line = fit_line(timings[-count:], _weights(timings[-count:]), known)
                 break
         return _as_profile(line, self.memory_cap, line.error)
@@ -79,7 +79,7 @@ class ComputeFit:
         return replace(prior.slowed(statistics.median(ratios)), error=_relative_error(ratios))
 
     def _notice_another_pace(self) -> None:
-        """Rescale what was seen before, if all recent timings say that the machine itself is slower or faster.
+        """Rescale older timings if all recent ones show that the machine itself has become slower or faster.
 
         Only timings of about the same size are compared: another size may cost more for other reasons.
         """
@@ -95,16 +95,18 @@ class ComputeFit:
             if _are_beyond(factor, ratios):
                 pace = statistics.median(ratios)
                 self._timings.clear()
-                if 1 / _LARGEST_PACE < pace < _LARGEST_PACE:  # beyond, it is no pace but a pause that came or went
+                if 1 / _LARGEST_PACE < pace < _LARGEST_PACE:  # beyond, a pause began or ended
                     self._timings.extend(timed._replace(seconds=timed.seconds * pace) for timed in older)
                 self._timings.extend(recent)
                 return
 
 
 def _bent(timings: Sequence[Timed], memory_cap: int | None) -> ComputeProfile | None:
-    """Where a sample of a larger part costs more than one of a smaller (caches overflow), which no line can say.
+    """The profile of a worker whose samples cost more in larger batches (caches overflow), which no line can express.
 
-    Straight through the medians of the newest size and of the newest one that is clearly another; None elsewhere.
+    It goes straight through the medians of two sizes: the newest, and the newest that clearly differs from it. None if
+    timings of two such sizes are missing, samples of the larger size do not clearly cost more, or a step had several
+    micro-batches.
     """
     newest = timings[-1].samples
     others = [timed for timed in timings if not 1 / _APART < timed.samples / newest < _APART]
@@ -129,12 +131,12 @@ def _bent(timings: Sequence[Timed], memory_cap: int | None) -> ComputeProfile | 
 
 
 def _are_beyond(factor: float, ratios: Sequence[float]) -> bool:
-    """All on one side, and far: noise seldom does that several times in a row."""
+    """Whether all ratios are above the factor, or all below its inverse: noise seldom does that many times in a row."""
     return min(ratios) > factor or max(ratios) < 1 / factor
 
 
 def _weights(timings: Sequence[Timed]) -> list[float]:
-    """New timings count more than old ones, and those of about the newest size more than others: there it must fit."""
+    """New timings weigh more than old ones, timings near the newest size more than others: the fit is used there."""
     newest = timings[-1].samples
     return [
         0.5 ** ((len(timings) - 1 - index) / _HALF_LIFE)
@@ -153,7 +155,7 @@ def _as_profile(line: Line, memory_cap: int | None, error: float) -> ComputeProf
 
 
 def _curve(medians: Mapping[int, float], memory_cap: int | None, error: float) -> ComputeProfile:
-    """Straight from median to median; they must rise, so one below its predecessor is lifted a little above it."""
+    """A profile straight from median to median; seconds must rise, so a lower median is lifted just above the last."""
     points: list[tuple[int, float]] = []
     for size, seconds in medians.items():
         points.append((size, max(seconds, points[-1][1] * 1.001) if points else seconds))
@@ -161,7 +163,7 @@ def _curve(medians: Mapping[int, float], memory_cap: int | None, error: float) -
     apart = [point for point in points if point[0] * _APART <= last] or points[:-1]
     before, before_s = apart[-1]
     return ComputeProfile(
-        fixed_s=points[0][1] / 2,  # below the smallest size nobody looked
+        fixed_s=points[0][1] / 2,  # a guess: no smaller size was measured
         per_sample_s=(last_s - before_s) / (last - before),
         memory_cap=memory_cap,
         error=error,
@@ -170,7 +172,7 @@ def _curve(medians: Mapping[int, float], memory_cap: int | None, error: float) -
 
 
 def _relative_error(values: Sequence[float]) -> float:
-    """The standard error of the median, relative, from absolute deviations."""
+    """The relative standard error of the median, from absolute deviations."""
     middle = statistics.median(values)
     spread = 1.4826 * statistics.median(abs(value - middle) for value in values)
     return float(spread / middle / len(values) ** 0.5)

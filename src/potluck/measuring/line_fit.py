@@ -1,9 +1,9 @@
 """A line through timings, in log space: seconds = per_sample * (fixed * pieces + samples), fixed counted in samples.
 
-Logarithms weigh a timing by its relative error, so small batches count as much as large ones. Absolute deviations
-rather than squares, so that one pause of the machine moves nothing. For a given `fixed` the best per_sample is a
-weighted median, so only `fixed` is searched; timings of a single size say nothing of it, and it stays where the prior
-has it.
+Logarithms make deviations relative, so small batches count as much as large ones. The fit minimizes absolute
+deviations, not squares, so that one pause of the machine does not move the line. For a given `fixed` the best
+per_sample is a weighted median, so only `fixed` is searched. Timings of a single size say nothing about `fixed`, which
+then stays at its prior.
 """
 
 from collections.abc import Sequence
@@ -15,38 +15,38 @@ from numpy.typing import NDArray
 
 Numbers: TypeAlias = NDArray[Any]
 
-_SMALLEST, _LARGEST = 1e-3, 1e5  # of fixed, in samples
+_SMALLEST, _LARGEST = 1e-3, 1e5  # the range in which fixed is searched, in samples
 _NUM_TRIED = 32
 _NUM_ZOOMS = 3
-_UNKNOWN = 1.0
-_PRIOR_WEIGHT = 0.003  # of a factor e in fixed, against a relative deviation of the timings
+_UNKNOWN = 1.0  # fixed without a prior, in samples
+_PRIOR_WEIGHT = 0.003  # the relative deviation of timings that counts as much as a factor e between fixed and its prior
 
 
 class Timed(NamedTuple):
-    """One worker's own work in one step."""
+    """The time of one worker's own work in one step."""
 
     samples: int
     seconds: float
     pieces: int = 1
-    """Micro-batches."""
+    """The number of micro-batches."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What fits best, and how well."""
+    """The line that fits best, and its error."""
 
     fixed_samples: float
     per_sample_s: float
     error: float
-    """The standard error of the line's level."""
+    """The relative standard error of per_sample_s."""
 
     def seconds(self, timed: Timed) -> float:
-        """The line's time for such a step."""
+        """The line's time for a step with as many samples and micro-batches."""
         return self.per_sample_s * (self.fixed_samples * timed.pieces + timed.samples)
 
 
 def fit_line(timings: Sequence[Timed], weights: Sequence[float], prior: float | None = None) -> Line:
-    """The line through weighted timings; `prior` is what is known of fixed, in samples."""
+    """The best line through weighted timings; `prior` is the expected value of fixed, in samples."""
     samples = np.array([timed.samples for timed in timings], dtype=float)
     pieces = np.array([timed.pieces for timed in timings], dtype=float)
     logs = np.log([timed.seconds for timed in timings])
@@ -71,7 +71,7 @@ def fit_line(timings: Sequence[Timed], weights: Sequence[float], prior: float | 
 
 
 def _weighted_median(values: Numbers, weight: Numbers) -> Numbers:
-    """Of every row; halfway between two where the weight splits evenly."""
+    """The weighted median of every row; halfway between two values where the weight splits evenly."""
     order = np.argsort(values, axis=1)
     ordered = np.take_along_axis(values, order, axis=1)
     reached = np.cumsum(weight[order], axis=1)

@@ -1,6 +1,6 @@
-"""How fast the links are: sums over Gloo itself, at several message sizes, for each pair of workers and for all.
+"""Measures links by all-reduces over Gloo at several message sizes, for each pair of workers and for all workers.
 
-Every worker calls `sweep_links` with the same store, and with a Gloo device on the address that it listens on.
+Every worker calls `sweep_links` with the same store, and with a Gloo device on the address that the worker listens on.
 """
 
 import statistics
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
 
 SIZES = tuple(1 << power for power in (10, 13, 16, 18, 20, 22, 24))
 _REPEATS = 5
-_LONGEST_S = 0.25  # larger messages are left out on a link that takes longer for one
-_KILO = 1024  # the unit of the fit
+_LONGEST_S = 0.25  # messages larger than the first that takes longer are left out
+_KILO = 1024  # the fit counts bytes in units of this
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkSweep:
-    """What a sweep found."""
+    """The links that a sweep has measured: the ring of all workers, and each pair."""
 
     ring: LinkProfile
     pairs: dict[tuple[str, str], LinkProfile]
 
     def of_each(self) -> dict[str, LinkProfile]:
-        """Each worker's own link: the best that its pairs show, since both ends of a pair share the worse one's."""
+        """Each worker's own link: the best of its pairs, since a pair is as slow as the slower of its two links."""
         return {
             name: LinkProfile(
                 latency_s=min(link.latency_s for link in mine),
@@ -49,7 +49,7 @@ class LinkSweep:
 
 
 def sweep_links(store: "Store", rank: int, names: Sequence[str], device: Any, *, timeout_s: float = 60.0) -> LinkSweep:
-    """Measure every pair and the ring of all; everybody gets the same answer."""
+    """Measure every pair and the ring of all workers; every worker returns the same result."""
     if len(names) < 2:
         raise MeasureError("one machine has no link to measure", fix="join a second machine first")
     timeout = timedelta(seconds=timeout_s)
@@ -60,14 +60,14 @@ def sweep_links(store: "Store", rank: int, names: Sequence[str], device: Any, *,
         if rank in (first, second):
             pair = Ring(PrefixStore(f"{first}-{second}", store), int(rank == second), 2, timeout, device)
             seconds = pair.sweep()
-        # The two sides agree with everybody else on what was measured, and the next pair begins when all are done.
+        # All workers get the pair's timings, and the next pair begins when this pair is done.
         everybody.sum(seconds, ReduceOp.MAX)
         pairs[names[first], names[second]] = fit_link(2, seconds.tolist())
     return LinkSweep(ring=fit_link(len(names), everybody.sweep().tolist()), pairs=pairs)
 
 
 def fit_link(num_workers: int, seconds: Iterable[float]) -> LinkProfile:
-    """Latency and bandwidth from seconds = 2(n-1) * latency + 2(n-1)/n * bytes / bandwidth; 0 was not measured."""
+    """Latency and bandwidth from seconds = 2(n-1) * latency + 2(n-1)/n * bytes / bandwidth; 0 s: not measured."""
     hops = 2 * (num_workers - 1)
     timings = [Timed(size // _KILO, taken_s) for size, taken_s in zip(SIZES, seconds, strict=True) if taken_s > 0]
     line = fit_line(timings, [1.0] * len(timings))
@@ -79,10 +79,10 @@ def fit_link(num_workers: int, seconds: Iterable[float]) -> LinkProfile:
 
 
 class Ring:
-    """Some workers and a Gloo group of theirs."""
+    """A Gloo process group of some of the workers."""
 
     def __init__(self, store: "Store", rank: int, size: int, timeout: timedelta, device: Any) -> None:
-        # Gloo connects at once and gives up soon: everybody is there first.
+        # Gloo connects at once and gives up soon, so every worker first waits until all are there.
         store.set(f"here/{rank}", "")
         store.wait([f"here/{other}" for other in range(size)], timeout)
         gloo: Any = dist.ProcessGroupGloo
@@ -91,13 +91,13 @@ class Ring:
         self._group = gloo(store, rank, size, options)
 
     def sum(self, values: torch.Tensor, how: Any = ReduceOp.SUM) -> None:
-        """In place, over all of them."""
+        """All-reduce the values in place."""
         options = AllreduceOptions()
         options.reduceOp = how
         self._group.allreduce([values], options).wait()
 
     def sweep(self) -> torch.Tensor:
-        """Median seconds of each size, the same on every worker; 0 for sizes that would take too long."""
+        """Median seconds of an all-reduce by message size, the same on every worker; 0 for sizes that take too long."""
         found = torch.zeros(len(SIZES), dtype=torch.float64)
         for index, size in enumerate(SIZES):
             message = torch.zeros(size // 4)

@@ -1,4 +1,4 @@
-"""How much fits: free memory of this machine or of the cgroup that it is confined to, and the largest micro-batch."""
+"""Memory limits: the memory that is free for this process, and the largest micro-batch that fits."""
 
 import ctypes
 import gc
@@ -10,12 +10,12 @@ from potluck.core.errors import MeasureError
 
 _PROC = Path("/proc")
 _CGROUPS = Path("/sys/fs/cgroup")
-_USABLE = 0.8  # of what is free: others on the machine need some too
+_USABLE = 0.8  # the part of free memory to use: other processes need some too
 _UNLIMITED = 1 << 60  # how cgroup v1 writes "no limit"
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether this is how Python, the CPU allocator or an accelerator says that memory is used up."""
+    """Whether Python, torch's CPU allocator or an accelerator raised the error because memory is used up."""
     told = str(error).lower()
     return (
         isinstance(error, MemoryError)
@@ -25,13 +25,13 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 class MemoryCap:
-    """The largest micro-batch that may be tried; it only ever gets smaller."""
+    """The largest micro-batch that may be tried; the cap only ever gets smaller."""
 
     def __init__(self, cap: int | None = None) -> None:
         self.cap = cap
 
     def halve(self, failed: int) -> int:
-        """That many samples did not fit: remember it, and return how many to try next."""
+        """Lower the cap because `failed` samples did not fit, and return how many to try next."""
         if failed <= 1:
             raise MeasureError(
                 "one sample of this model does not fit into this machine's memory",
@@ -46,8 +46,8 @@ def find_memory_cap(
 ) -> int | None:
     """The largest micro-batch that fits, by trying 1, 2, 4 and so on; None if `largest` fits.
 
-    An accelerator says when it is full. The CPU's memory is never filled: with `free_bytes` given, what the next size
-    will need is reckoned from the last ones, and not tried if it would be more than there is.
+    An accelerator raises an error when its memory is full. The CPU's memory is never filled: with `free_bytes` given,
+    the memory of the next size is extrapolated from the last two sizes, and a size that would not fit is not tried.
     """
     fits = 0
     room = None if free_bytes is None else int(free_bytes() * _USABLE)
@@ -76,7 +76,7 @@ def _doubling(largest: int) -> Iterator[int]:
 
 
 def _most_that_fits(grown: dict[int, int], room: int) -> int:
-    """By the line through the last two sizes, which know best what a sample costs."""
+    """The largest size that fits, by the line through the memory of the last two sizes."""
     if len(grown) < 2:
         return 1 << 40
     (smaller, smaller_bytes), (size, size_bytes) = list(grown.items())[-2:]
@@ -85,10 +85,9 @@ def _most_that_fits(grown: dict[int, int], room: int) -> int:
 
 
 class PeakMemory:
-    """How much larger this process was at most, since `restart`, than when this object was made; Linux keeps the mark.
+    """This process's peak memory since `restart`, above its memory when this object was made; Linux records the peak.
 
-    What the process has freed and still holds goes back to the system first: a trial that got it again would seem to
-    need nothing.
+    The constructor first returns freed memory to the system: a trial that reused it would seem to need nothing.
     """
 
     def __init__(self) -> None:
@@ -98,7 +97,7 @@ class PeakMemory:
         self._before = _status_bytes("VmRSS")
 
     def restart(self) -> None:
-        # Where that is not allowed the mark stays at the highest peak, so growth is reckoned too large: a smaller cap.
+        # Where this is not allowed, the peak is never reset: growth is overestimated, which only lowers the cap.
         with suppress(OSError):
             (_PROC / "self/clear_refs").write_text("5")
 
@@ -107,7 +106,7 @@ class PeakMemory:
 
 
 def free_memory_bytes(limit: int | None = None) -> int:
-    """What this process can still get: free memory, less where a cgroup or the given limit for it says so."""
+    """Memory that this process can still allocate: the least of free memory, the room in its cgroups and in `limit`."""
     room = [_meminfo_bytes("MemAvailable"), *_cgroup_room()]
     if limit is not None:
         room.append(limit - _status_bytes("VmRSS"))
@@ -115,7 +114,7 @@ def free_memory_bytes(limit: int | None = None) -> int:
 
 
 def _cgroup_room() -> Iterator[int]:
-    """What is left in this process's cgroup and in each one above it, v1 or v2."""
+    """Bytes left in this process's cgroup and in each of its parents, v1 or v2; freeable file cache counts too."""
     for line in (_PROC / "self/cgroup").read_text().splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0" and not controllers:
@@ -133,7 +132,7 @@ def _cgroup_room() -> Iterator[int]:
 
 
 def _number(file: Path) -> int | None:
-    """The file's number; None where there is no file, or no limit."""
+    """The number in a cgroup's file; None if there is no file, or no limit."""
     try:
         text = file.read_text().strip()
     except OSError:
@@ -142,7 +141,7 @@ def _number(file: Path) -> int | None:
 
 
 def _stat_bytes(file: Path, key: str) -> int:
-    """Pages of files that the kernel gives back when asked."""
+    """The value of a key in memory.stat, 0 without the file."""
     try:
         lines = file.read_text().splitlines()
     except OSError:

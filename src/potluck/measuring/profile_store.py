@@ -1,4 +1,4 @@
-"""Profiles on disk, one for each (machine, device, model, precision), so that a second run starts well."""
+"""Profiles on disk, one for each (machine, device, model, precision), so that a second run starts with a good plan."""
 
 import re
 from pathlib import Path
@@ -13,21 +13,21 @@ from potluck.planning.measured_exchange import RingMeasurement
 
 
 class StoredProfile(BaseModel):
-    """What was measured of one device with one model."""
+    """The measurements of one device with one model."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
 
     machine: str
     device: str
     model: str
-    """Name and size of a built-in model, or a script's own word for its model."""
+    """Name and size of a built-in model, a script's own name for its model, or a digest of the model."""
     precision: str
     compute: ComputeProfile
     gradient_bytes: int
-    """What every step exchanges."""
+    """The bytes of gradients that every step exchanges."""
     link: LinkProfile | None = None
     ring: RingMeasurement | None = None
-    """What the last run with others showed of the exchange."""
+    """The exchange as the last run with other machines measured it."""
     trial: dict[int, float] = {}
     """Median seconds by batch size, as measured."""
     measured_at: float = 0.0
@@ -35,32 +35,32 @@ class StoredProfile(BaseModel):
 
 
 def profile_file(home: Path, machine: str, device: str, model: str, precision: str) -> Path:
-    """Where that profile is kept."""
+    """The path of a profile's file."""
     parts = (re.sub(r"[^A-Za-z0-9._-]", "-", part).lstrip(".") or "-" for part in (device, model, precision))
     return home / "profiles" / machine / f"{'+'.join(parts)}.json"
 
 
 def save_profile(home: Path, profile: StoredProfile) -> Path:
-    """Keep it, in place of an older one."""
+    """Save a profile in place of an older one, and return its path."""
     path = profile_file(home, profile.machine, profile.device, profile.model, profile.precision)
     write_text(path, profile.model_dump_json(indent=2) + "\n")
     return path
 
 
 def find_profile(home: Path, machine: str, device: str, model: str, precision: str) -> StoredProfile | None:
-    """The one that was kept, if any."""
+    """The saved profile, if there is one."""
     path = profile_file(home, machine, device, model, precision)
     return read_profile(path) if path.exists() else None
 
 
 def find_profiles(home: Path, model: str, precision: str) -> list[StoredProfile]:
-    """All that were kept for this model, by machine."""
+    """All saved profiles of this model and precision, sorted by machine."""
     profiles = [read_profile(path) for path in sorted((home / "profiles").glob("*/*.json"))]
     return [profile for profile in profiles if (profile.model, profile.precision) == (model, precision)]
 
 
 def read_profile(path: Path) -> StoredProfile:
-    """A profile from its file, checked."""
+    """Read and check a profile's file."""
     try:
         return StoredProfile.model_validate_json(read_plain(path))
     except OSError as error:

@@ -1,4 +1,4 @@
-"""From kept profiles to the cluster that a plan is made for."""
+"""Makes the Cluster that a plan is for from saved profiles."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def gather_profiles(
     precision: str,
     joined: Mapping[str, Sequence[StoredProfile]] | None = None,
 ) -> list[StoredProfile]:
-    """Profiles for a plan: what joined machines told, else those kept here; a file counts for its machine."""
+    """Profiles for a plan: those of joined machines, else those saved here; a file replaces its machine's profiles."""
     brought = [read_profile(path) for path in files]
     for profile in brought:
         if (profile.model, profile.precision) != (model, precision):
@@ -45,7 +45,7 @@ def gather_profiles(
 
 
 def make_cluster(profiles: Sequence[StoredProfile], links: Mapping[str, LinkProfile] | None = None) -> Cluster:
-    """One worker a profile, with the exchange as their last run together showed it; links given here count instead."""
+    """A Cluster with a worker for each profile; the exchange is as the last run measured it, unless links are given."""
     numbers: dict[str, int] = {}
     workers = []
     for profile in profiles:
@@ -62,7 +62,7 @@ def make_cluster(profiles: Sequence[StoredProfile], links: Mapping[str, LinkProf
 
 
 def _largest_ring(profiles: Sequence[StoredProfile]) -> RingMeasurement | None:
-    """The ring of most workers that all of its machines tell of, and no other devices of theirs."""
+    """The largest measured ring on which the profiles of its machines agree, if all these profiles took part in it."""
     rings = []
     for profile in profiles:
         if profile.ring is not None and len(profile.ring.machines) > 1:
@@ -74,7 +74,7 @@ def _largest_ring(profiles: Sequence[StoredProfile]) -> RingMeasurement | None:
 
 
 def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkProfile]:
-    """Links as a person writes them: rosa=100mbit, or rosa=100mbit,2ms with the latency of a hop."""
+    """Links as users write them for --link: rosa=100mbit, or rosa=100mbit,2ms with the latency of a hop."""
     links = {}
     for text in texts:
         name, _, rate = text.partition("=")
@@ -88,5 +88,5 @@ def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkP
 
 
 def exchange_of(num_bytes: int) -> Exchange:
-    """What is sent for gradients of that size: a small tensor of counts, and the buckets."""
+    """The Exchange of gradients of that size: a small tensor of counts, and the gradient buckets."""
     return Exchange(num_bytes=num_bytes, num_messages=1 + -(-num_bytes // bucket_bytes(num_bytes)))

@@ -1,8 +1,9 @@
-"""Where a step's time goes. Laps follow each other without a gap, so the parts always add up to the step.
+"""Times the parts of a step. Laps follow each other without a gap, so the parts always add up to the step.
 
-A worker sees one wait: from its own last gradient to the end of the exchange. All leave the exchange together, so the
-worker that waited least was the slowest, and its wait is the wire alone; what others waited longer, they waited for it.
-On an accelerator the host is ahead of the device: there two events on the device tell compute from the wait.
+A worker measures one wait: from its own last gradient to the end of the all-reduce. All workers leave the all-reduce
+together, so the worker that waited least was the slowest: its wait is the time on the wire, and what other workers
+waited longer was their wait for the slowest. On an accelerator the CPU runs ahead of the device: there two events in
+the device's queue separate compute from the wait.
 """
 
 import time
@@ -28,10 +29,10 @@ class StepTimer:
         self._last_cpu_s = time.process_time()
         self._cpu_s = 0.0
         self.cpu_s = 0.0
-        """Processor time of the last committed step's own work, of all threads."""
+        """Processor time of this worker's own work in the last committed step, over all threads."""
 
     def restart(self) -> None:
-        """The time until now belongs to no step: an evaluation, a pause of the script."""
+        """Discard the time until now, because it belongs to no step: an evaluation, a pause of the script."""
         self._last_s = time.perf_counter()
         self._last_cpu_s = time.process_time()
         self._cpu_s = 0.0
@@ -39,7 +40,7 @@ class StepTimer:
         self._retry_s = 0.0
 
     def lap(self, part: Part) -> None:
-        """The time since the last lap was spent on this."""
+        """Add the time since the last lap to this part."""
         now_s, cpu_s = time.perf_counter(), time.process_time()
         self._parts[part] = self._parts.get(part, 0.0) + now_s - self._last_s
         if part != "exchange_wait_s":
@@ -47,25 +48,25 @@ class StepTimer:
         self._last_s, self._last_cpu_s = now_s, cpu_s
 
     def computing(self) -> None:
-        """The device gets its last work: call it when the last micro-batch is handed out. Others are waited for."""
+        """Start the device's clock: call this when the last micro-batch of a step is handed to the script."""
         if self._device_clock is not None:
             self._seen_s = self._parts.get("compute_s", 0.0)
             self._device_clock.begin()
 
     def gradients_ready(self) -> None:
-        """This worker's last gradient is there: what follows is the exchange."""
+        """End compute, because this worker's last gradient is ready: the wait for the all-reduce begins."""
         self.lap("compute_s")
         if self._device_clock is not None:
             self._device_clock.end()
 
     def spoil(self) -> None:
-        """All since the last commit was in vain: the same batch is tried again."""
+        """Count all time since the last commit as retry time: the attempt failed, and the same batch is tried again."""
         self.lap("rest_s")
         self._retry_s += sum(self._parts.values())
         self._parts, self._cpu_s = {}, 0.0
 
     def commit(self) -> StepTiming:
-        """The step counts; the next one begins."""
+        """Return the timing of the committed step, and begin the next step."""
         self.lap("rest_s")
         if self._device_clock is not None:
             self._shift(self._device_clock.seconds())
@@ -75,7 +76,7 @@ class StepTimer:
         return timing
 
     def _shift(self, device_s: float | None) -> None:
-        """Move what the device was still computing from the wait, where the host saw it, to compute."""
+        """Move the time in which the device was still computing from the wait, where the CPU counted it, to compute."""
         if device_s is not None:
             waited_s, computed_s = self._parts.get("exchange_wait_s", 0.0), self._parts.get("compute_s", 0.0)
             more_s = min(max(0.0, device_s - (computed_s - self._seen_s)), waited_s)
@@ -83,7 +84,7 @@ class StepTimer:
 
 
 class _DeviceClock:
-    """Two events in the device's own queue."""
+    """Measures seconds on the device, between two events in its queue."""
 
     def __init__(self, device: "torch.device") -> None:
         import torch  # noqa: PLC0415  the account reads timings where there is no torch
@@ -98,7 +99,7 @@ class _DeviceClock:
         self._record(1)
 
     def seconds(self) -> float | None:
-        """Between the two, once the device has come so far."""
+        """Seconds between the two events, after waiting for the second; None if one was not recorded."""
         if not all(self._recorded):
             return None
         self._recorded = [False, False]

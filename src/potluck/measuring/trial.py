@@ -1,4 +1,4 @@
-"""A trial: real steps at several batch sizes, in turns, so that a machine that warms up does so for all sizes alike."""
+"""A trial: real training steps at several batch sizes in turn, so that warming up affects all sizes alike."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 _LEAST_ROUNDS = 3
 _MOST_ROUNDS = 50
 _LEAST_SIZES = 3
-_STRETCH = 1.5  # of the budget, for the largest sizes: the fastest machine's part is one of them
+_STRETCH = 1.5  # times the budget, to reach large sizes: the fastest machine's share is one of them
 
 
 def sizes_up_to(largest: int) -> list[int]:
@@ -16,7 +16,7 @@ def sizes_up_to(largest: int) -> list[int]:
 
 
 def run_trial(step: Callable[[int], None], sizes: Sequence[int], budget_s: float) -> dict[int, list[float]]:
-    """Seconds of steps by batch size; `step` returns when its work is done. The largest go where time is too short."""
+    """Seconds of steps by batch size, without the largest if time is short; `step` returns when its work is done."""
     seconds: dict[int, list[float]] = {}
     began_s = time.perf_counter()
     for size in sizes:
@@ -26,7 +26,7 @@ def run_trial(step: Callable[[int], None], sizes: Sequence[int], budget_s: float
             left_s = _STRETCH * budget_s - (time.perf_counter() - began_s)
             if 2 * expected_s + (_LEAST_ROUNDS - 1) * (took_s + expected_s) > left_s:
                 break
-        step(size)  # the first step of a size sets things up
+        step(size)  # not timed: the first step of a size also sets things up
         seconds[size] = [_timed(step, size)]
     for number in range(1, _MOST_ROUNDS):
         if number >= _LEAST_ROUNDS and time.perf_counter() - began_s > budget_s:
