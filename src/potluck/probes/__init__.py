@@ -1,1 +1,1 @@
-"""Programs started with `python -m` that need torch: what it is, how an all-reduce and all links go."""
+"""Programs started with `python -m` because they need torch: they describe torch, try an all-reduce, measure links."""

@@ -1,7 +1,7 @@
-"""One worker of the doctor's all-reduce: gathers everybody's name, checks the sum, and times a few sizes.
+"""One machine's process in the doctor's all-reduce: gathers all machines' names, checks a sum, and times a few sizes.
 
-It prints what torch says of itself, waits for its order, a line of JSON, and prints what came of it. So torch, which
-takes seconds to import, is imported once for an examination.
+The process prints a description of torch, waits for an order (a line of JSON on stdin), and prints the result. So one
+process serves the whole examination, and torch, which takes seconds to import, is imported once.
 """
 
 import json
@@ -18,12 +18,12 @@ from potluck.probes.rendezvous import meet
 from potluck.probes.torch_facts import describe_torch
 
 _SIZES_BYTES = (1 << 12, 1 << 20, 1 << 23)
-_LONG_S = 0.3  # a size that takes longer is the last
+_LONG_S = 0.3  # the first size that takes longer is the last
 _NAME_BYTES = 64
 
 
 def main() -> None:
-    """Describe torch; take part once, if that is wanted."""
+    """Print a description of torch; take part in one all-reduce if an order comes on stdin."""
     print(json.dumps(describe_torch()), flush=True)  # noqa: T201  the doctor reads it
     order = sys.stdin.readline()
     if order:
@@ -31,7 +31,7 @@ def main() -> None:
 
 
 def reduce_once(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Meet the others, add up, measure."""
+    """Meet the other machines' processes, check the sum of an all-reduce, and time all-reduces."""
     torch.set_num_threads(1)
     rank, world_size, timeout = wanted["rank"], wanted["num_machines"], timedelta(seconds=wanted["timeout_s"])
     met = meet(wanted, timeout)
@@ -45,7 +45,7 @@ def reduce_once(wanted: dict[str, Any]) -> dict[str, Any]:
 
 
 def _gather_names(ring: Ring, name: str, rank: int, world_size: int) -> list[str]:
-    """Names travel as bytes in a tensor, each machine's in its own row: nothing is unpickled."""
+    """All machines' names, sent as bytes in a tensor, each machine's in its own row: nothing is unpickled."""
     rows = torch.zeros(world_size, _NAME_BYTES, dtype=torch.uint8)
     raw = name.encode()[:_NAME_BYTES]
     rows[rank, : len(raw)] = torch.tensor(list(raw), dtype=torch.uint8)
@@ -54,7 +54,7 @@ def _gather_names(ring: Ring, name: str, rank: int, world_size: int) -> list[str
 
 
 def _measure(ring: Ring) -> dict[int, float]:
-    """Seconds of an all-reduce by size; all stop at the same size, since they agree on the slowest's time."""
+    """Seconds of an all-reduce by size, on the slowest machine, so that all machines stop at the same size."""
     found = {}
     for size in _SIZES_BYTES:
         buffer = torch.zeros(size // 4)

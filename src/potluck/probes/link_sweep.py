@@ -1,4 +1,4 @@
-"""One machine's part of a sweep of all links: a process that reads a line of JSON and prints one."""
+"""One machine's process in a sweep of all links: reads an order as a line of JSON, and prints the result as another."""
 
 import json
 import sys
@@ -11,22 +11,22 @@ from potluck.measuring.link_sweep import sweep_links
 from potluck.planning.costs import LinkProfile
 from potluck.probes.rendezvous import meet
 
-_MEET_S = 60.0  # the others may still be importing torch
+_MEET_S = 60.0  # other machines' processes may still be importing torch
 
 
 def main() -> None:
-    """Sweep once."""
+    """Run one sweep."""
     wanted = json.loads(sys.stdin.readline())
-    print(json.dumps(sweep_once(wanted)), flush=True)  # noqa: T201  whoever asked reads it
+    print(json.dumps(sweep_once(wanted)), flush=True)  # noqa: T201  the agent reads it
 
 
 def sweep_once(wanted: dict[str, Any]) -> dict[str, Any]:
-    """Meet the others where the first machine waits, and measure."""
+    """Meet the other machines' processes at rank 0's store, and measure all links."""
     torch.set_num_threads(1)
     rank, names, timeout = wanted["rank"], wanted["machines"], timedelta(seconds=_MEET_S)
     met = meet(wanted, timeout)
     found = sweep_links(met.store, rank, names, met.device, timeout_s=_MEET_S)
-    # The store goes with its process: the others may still be reading.
+    # The store ends with rank 0's process, and other ranks may still be reading from it.
     met.store.set(f"done/{rank}", "")
     if rank == 0:
         met.store.wait([f"done/{other}" for other in range(len(names))], timeout)

@@ -1,4 +1,4 @@
-"""Where the processes of a probe meet: like workers, on one address each, through the gates where there are some."""
+"""How the processes of a probe meet: like workers, each on an address of its own, through gates if there are any."""
 
 from dataclasses import dataclass
 from datetime import timedelta
@@ -12,7 +12,7 @@ from potluck.engine.group.listening import Listening, make_store, open_gloo
 
 @dataclass(frozen=True, slots=True)
 class Met:
-    """A store that all have, and this process's Gloo device. Kept, so that nothing is closed too early."""
+    """The store of all processes, this process's Gloo device, and its connections to the gate, which must stay open."""
 
     store: TCPStore
     device: Any
@@ -20,7 +20,7 @@ class Met:
 
 
 def meet(wanted: dict[str, Any], timeout: timedelta) -> Met:
-    """Rank 0 opens the store at `meeting` and `port`; everybody listens at its own `address`."""
+    """Rank 0 opens the store at `meeting` and `port`; every rank listens at its own `address`."""
     launch = read_launch()
     listening = Listening(
         address=wanted["address"], gradient_address=wanted["address"], gate=launch.gate, run=launch.gate_run

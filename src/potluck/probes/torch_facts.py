@@ -1,6 +1,6 @@
-"""What torch says of itself, as one line of JSON: `python -m potluck.probes.torch_facts`.
+"""Prints a description of torch as one line of JSON: `python -m potluck.probes.torch_facts`.
 
-The doctor runs it in a process of its own, because an import of torch may crash or hang.
+It runs in a process of its own, because an import of torch may crash or hang.
 """
 
 import json
@@ -11,7 +11,7 @@ import torch.distributed as dist
 
 
 def describe_torch() -> dict[str, Any]:
-    """Version, build, and the devices that it can use."""
+    """Torch's version and build, and the devices that torch can use."""
     has_distributed = dist.is_available()
     num_devices = torch.cuda.device_count() if torch.cuda.is_available() else 0
     has_nccl = bool(torch.version.cuda) and has_distributed and dist.is_nccl_available()
@@ -28,7 +28,7 @@ def describe_torch() -> dict[str, Any]:
 
 
 def _devices() -> list[str]:
-    """Accelerators of any kind; releases that don't have the word know of none."""
+    """Accelerators of any kind; empty in releases of torch without torch.accelerator."""
     accelerator = getattr(torch, "accelerator", None)
     if accelerator is None or (kind := accelerator.current_accelerator(check_available=True)) is None:
         return []
@@ -36,4 +36,4 @@ def _devices() -> list[str]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(describe_torch()))  # noqa: T201  the doctor reads it
+    print(json.dumps(describe_torch()))  # noqa: T201  the process that asked reads it
