@@ -1,1 +1,1 @@
-"""Who takes how much of a global batch: pure functions. No torch."""
+"""Decides each worker's share of the global batch, and which machines are benched: pure functions. No torch."""

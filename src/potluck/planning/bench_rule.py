@@ -1,8 +1,8 @@
-"""The rule by which machines are benched and come back: the rest of the run with and without them, change included.
+"""The rule that benches machines and brings them back: a change must shorten the rest of the run, its cost included.
 
-saved = steps left * (seconds of a step now - seconds of a step then) must be more than the change itself costs. There
-is no limit in seconds a step: 1 ms saved in each of 100,000 steps is worth as much as 1 s in each of 100. Runs and
-`potluck plan` have this one rule.
+saved = steps left * (seconds of a step now - seconds of a step then) must be more than the change itself costs, and a
+step must become shorter by more than noise. There is no least number of seconds a step: 1 ms saved in each of 100,000
+steps is worth as much as 1 s in each of 100. Runs and `potluck plan` use this same rule.
 """
 
 import math
@@ -12,26 +12,26 @@ from dataclasses import dataclass, replace
 from potluck.planning.cluster import Cluster
 from potluck.planning.plan import LEAST_GAIN, Plan, make_plan, plan_for_shares
 
-RE_FORMING_S = 1.5  # until a run has measured it: the lighthouse misses a heartbeat for 1 s, then the others connect
-GOING_ALONE_S = 0.2  # a single machine that goes on needs no ring: it only asks the lighthouse once more
+RE_FORMING_S = 1.5  # until a run has measured it: 1 s until the lighthouse misses a heartbeat, then workers reconnect
+GOING_ALONE_S = 0.2  # a machine that goes on alone builds no ring: it only asks the lighthouse once more
 CLEAR_GAIN = 0.3
-# Work beside a ring is slower than work alone: the same processor also sends, receives and encrypts.
+# In a ring a machine works more slowly than alone: its processor also sends, receives and encrypts.
 _HOPE = 0.9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BenchTerms:
-    """What a change of the machines that train must be worth."""
+    """What a change of the machines that train must save to pay."""
 
     steps_left: float = math.inf
     re_forming_s: float = RE_FORMING_S
     """Seconds that a change of the group costs."""
     least_gain: float = LEAST_GAIN
-    """The part of a step that must be saved."""
+    """The part of a step's time that the change must save."""
 
 
 def pays(now_s: float, then_s: float, terms: BenchTerms) -> bool:
-    """Whether the rest of the run is shorter with steps of then_s, the change included, and by more than noise."""
+    """Whether steps of then_s shorten the rest of the run by more than the change costs, each step by least_gain."""
     saved_s = now_s - then_s
     return saved_s > terms.least_gain * now_s and terms.steps_left * saved_s > terms.re_forming_s
 
@@ -44,12 +44,12 @@ def benching_pays(cluster: Cluster, plan: Plan, now_s: float, terms: BenchTerms)
 
 
 def steps_left_of(last_step: int | None, step: int) -> float:
-    """Steps still to do; endless where nobody knows the end."""
+    """Steps still to do after `step`; infinite if the last step is unknown."""
     return math.inf if last_step is None else max(0, last_step - step)
 
 
 def least_gain_after(num_returns: int) -> float:
-    """What leaving must save, as a part of a step: twice as much after each return, so that nobody goes to and fro."""
+    """The part of a step that benching must save: it doubles with each return, so that no machine goes to and fro."""
     return min(0.9, LEAST_GAIN * 2.0**num_returns)
 
 
@@ -60,13 +60,13 @@ def plan_run(
     keep: Collection[str] = (),
     num_steps: int | None = None,
 ) -> Plan:
-    """The plan that a run of so many steps comes to: machines are left out only where that pays."""
+    """The plan for a run of `num_steps` steps: it benches machines only where that pays."""
     terms = BenchTerms(steps_left=steps_left_of(num_steps, 0))
     return with_bench_threshold(cluster, make_plan(cluster, batch, policy, keep), terms)
 
 
 def with_bench_threshold(cluster: Cluster, shortest: Plan, terms: BenchTerms) -> Plan:
-    """The shortest plan, or the one with every machine if benching some does not pay."""
+    """The plan with the shortest step, or the plan with every machine if benching does not pay."""
     if not shortest.benched:
         return shortest
     whole = make_plan(cluster, shortest.prediction.samples, shortest.policy, cluster.machines)
@@ -74,7 +74,7 @@ def with_bench_threshold(cluster: Cluster, shortest: Plan, terms: BenchTerms) ->
 
 
 def alone(cluster: Cluster, batch: int) -> Plan:
-    """The plan in which the machine that is fastest alone, and without pauses, does everything."""
+    """The plan in which one machine does everything: the one that is fastest alone, without the pauses of a ring."""
     best_s, shares = math.inf, {}
     for machine in cluster.machines:
         own = cluster.of({machine})
@@ -90,6 +90,6 @@ def alone(cluster: Cluster, batch: int) -> Plan:
 
 
 def is_worth_a_try(now_s: float, alone_s: float, terms: BenchTerms) -> bool:
-    """Whether the fastest machine should show what it does alone, the way back included if it is not worth it."""
+    """Whether to try how fast the fastest machine is alone; the cost includes the way back, in case it is slower."""
     there_and_back_s = GOING_ALONE_S + 2 * terms.re_forming_s
     return pays(now_s, _HOPE * alone_s, replace(terms, re_forming_s=there_and_back_s))

@@ -1,7 +1,8 @@
-"""Which machines take part: those with which a step is shortest. The others are benched, and so is their link.
+"""Chooses the machines that train: those with which a step is shortest. The links of benched machines are not used.
 
-A step takes max_i work_i(b_i) + what the work does not hide of the exchange. With few machines every set of them is
-tried, so the answer is exact. With more, sets are tried that drop the slowest links, then the least able machines.
+A step takes max_i work_i(b_i) + the part of the exchange that does not overlap with work. With few machines every set
+of machines is tried, so the choice is exact. With more, only sets are tried that drop the slowest links, then the
+slowest machines.
 """
 
 from collections.abc import Collection
@@ -20,7 +21,7 @@ _NUM_SIZES = 8
 
 
 class Choice(NamedTuple):
-    """Machines that take part, the shares of all workers, and the step that this gives."""
+    """The machines that take part, the shares of all workers, and the time of a step with them."""
 
     active: Numbers
     shares: Numbers
@@ -29,7 +30,7 @@ class Choice(NamedTuple):
 
 
 def choose_shares(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
-    """The shares with the shortest step; machines to keep take part beside the best, each worker with a sample."""
+    """The shares with the shortest step; machines to keep take part too, each worker of theirs with a sample."""
     check_names(cluster, keep)
     if len(cluster.machines) <= _FEW_MACHINES:
         best = _best_of(cluster, batch, _all_sets(len(cluster.machines)))
@@ -43,7 +44,7 @@ def choose_shares(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> t
 
 
 def _best_of(cluster: Cluster, batch: int, sets: Numbers, least: Numbers | None = None) -> Choice:
-    """The set of machines [sets, machines] with the shortest step; of equals the first."""
+    """The set with the shortest step of sets [sets, machines], the first of equals; machines of `least` take part."""
     at_least = np.zeros(len(cluster.workers), dtype=int) if least is None else least[cluster.machine_of].astype(int)
     if at_least.sum() > batch:
         raise PlanError(
@@ -58,7 +59,7 @@ def _best_of(cluster: Cluster, batch: int, sets: Numbers, least: Numbers | None 
 
 
 def _one(cluster: Cluster, batch: int, active: Numbers) -> Choice:
-    """The best shares among the machines of one set, without looking at the others."""
+    """The best shares for one set of machines, without computing the costs of the others."""
     workers = np.flatnonzero(active[cluster.machine_of])
     everybody = np.ones((1, len(workers)), dtype=bool)
     filled = fill(cluster.table.only(workers), batch, everybody, np.zeros(len(workers), dtype=int))
@@ -74,26 +75,26 @@ def _step_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
 
 
 def _all_sets(num_machines: int) -> Numbers:
-    """Every set: large ones first, so that nobody is benched for nothing, then those with the first machines."""
+    """Every set of machines, large sets first, so that a tie benches no machine; then sets with the first machines."""
     sets = np.array(list(product([True, False], repeat=num_machines))[:-1])
     return sets[np.argsort(-sets.sum(1), kind="stable")]
 
 
 def _drop_slow_links(cluster: Cluster, batch: int, best: Choice) -> Choice:
-    """Without the machines whose link is below one of a few levels."""
+    """The best choice after trying to drop the machines whose links are slower than each of a few levels."""
     links = [cluster.links.get(name) for name in cluster.machines]
     speed = np.array([np.inf if link is None else link.bandwidth_bytes_per_s for link in links])
     levels = np.unique(speed[best.active])
     for level in levels[1 :: max(1, len(levels) // _NUM_LINK_LEVELS)]:
         active = best.active & (speed >= level)
-        # Fewer machines never work for a shorter time: if even that time would not pay, nobody need be asked.
+        # With fewer machines work_s never shrinks: a set whose step would be no shorter with today's work_s is skipped.
         if _step_s(cluster, active, best.work_s) < best.step_s:
             best = min(best, _one(cluster, batch, active), key=lambda choice: choice.step_s)
     return best
 
 
 def _drop_the_least_able(cluster: Cluster, batch: int, best: Choice) -> Choice:
-    """Fewer machines are fewer hops."""
+    """The best choice after trying to drop the slowest machines: a ring of fewer machines has fewer hops."""
     most = np.bincount(cluster.machine_of, weights=cluster.table.most(np.array([best.work_s]), batch))
     order = np.argsort(-most / np.bincount(cluster.machine_of), kind="stable")
     order = order[best.active[order]]

@@ -1,4 +1,4 @@
-"""What a plan is made from: workers with their costs, links, and what is exchanged."""
+"""What a plan is made from: workers with their costs, links, and the exchange of gradients."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from potluck.core.errors import PlanError
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
 from potluck.planning.water_filling import CostTable, Numbers
 
-CLEARLY_SLOWER = 0.7  # of the next rate: less is no doubt of the measuring
+CLEARLY_SLOWER = 0.7  # below this part of the next slowest link's rate, the difference is not measuring error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,8 +21,8 @@ class Worker:
     machine: str
     compute: ComputeProfile
     stretch: float | None = 1.0
-    """What its work takes without pauses, against `compute`, which was measured with the pauses of a ring; None if a
-    quota of its cores is known and nothing else."""
+    """How much longer the worker's work takes without the pauses of a ring, with which `compute` was measured, because
+    a container's CPU quota allows only bursts; None if there is a quota and its effect is not measured yet."""
 
     @property
     def alone_factor(self) -> float:
@@ -31,14 +31,14 @@ class Worker:
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """The workers in the order that all of them agree on, and what lies between them."""
+    """The workers in the order that all workers agree on, and the links between their machines."""
 
     workers: tuple[Worker, ...]
     links: Mapping[str, LinkProfile]
-    """By machine; a machine that is not here has a link that nobody measured: its exchange counts as free."""
+    """By machine; the link of a machine that is missing here was not measured, and exchange over it counts as free."""
     exchange: Exchange
     overhead_s: float = 0.0
-    """Seconds a step that no split changes: the vote, and the rest."""
+    """Seconds a step that no split changes, like the commit vote."""
 
     def __post_init__(self) -> None:
         if not self.workers:
@@ -65,7 +65,7 @@ class Cluster:
         return np.array([place[worker.machine] for worker in self.workers])
 
     def wire_s(self, active: Numbers) -> float:
-        """The exchange among the machines of a mask, before any of it is hidden."""
+        """Seconds of the exchange among the machines of a mask, before any overlap with work."""
         if active.sum() < 2:
             return 0.0  # within one machine nothing is on a wire
         num_workers, latency_s, bandwidth = self._ring
@@ -78,7 +78,7 @@ class Cluster:
         return np.bincount(self.machine_of, weights=shares, minlength=len(self.machines)) > 0
 
     def slowest_link(self, shares: Sequence[int]) -> str:
-        """The machine that takes part with a link clearly slower than all others'; empty if none stands out."""
+        """The machine with samples whose link is clearly slower than all others; empty if no link is."""
         active = zip(self.machines, self.is_active(np.array(shares)).tolist(), strict=True)
         known = {name: self.links[name].bandwidth_bytes_per_s for name, is_in in active if is_in and name in self.links}
         order = sorted(known, key=known.__getitem__)
@@ -92,13 +92,13 @@ class Cluster:
         return np.bincount(self.machine_of), latency_s, bandwidth
 
     def solo_speed(self, machine: str, most: int) -> float:
-        """Samples/s of a machine's workers, each alone and without pauses."""
+        """Samples/s of a machine's workers together, each training alone, without the pauses of a ring."""
         own = [worker for worker in self.workers if worker.machine == machine]
         return sum(worker.compute.solo_speed(most) / worker.alone_factor for worker in own)
 
 
 def check_names(cluster: Cluster, names: Collection[str]) -> None:
-    """Refuse names of machines that are not there."""
+    """Refuse names of machines that are not in the cluster."""
     unknown = sorted(set(names) - set(cluster.machines))
     if unknown:
         raise PlanError(

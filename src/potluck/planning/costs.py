@@ -1,4 +1,4 @@
-"""What a step costs: a worker's own work by its share, and the exchange of gradients by who is in the ring."""
+"""What a step costs: a worker's own work by its share, and the exchange of gradients by the machines in the ring."""
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -10,17 +10,17 @@ from potluck.core.errors import PlanError
 class ComputeProfile:
     """How one worker's own work grows with its share: seconds = ceil(b / memory_cap) * fixed + per_sample * b.
 
-    Own work is all that a worker does between two exchanges without waiting for others.
+    Own work is all that a worker does between two exchanges without waiting for other workers.
     """
 
     fixed_s: float
     per_sample_s: float
     memory_cap: int | None = None
-    """The largest micro-batch that fits; None where no limit was met."""
+    """The largest micro-batch that fits; None if no limit was found."""
     error: float = 0.0
-    """Of a prediction, relative: one standard error."""
+    """The relative standard error of a prediction."""
     curve: tuple[tuple[int, float], ...] = ()
-    """Measured (samples, seconds) of one micro-batch to go along where a line fits badly; the line takes over after."""
+    """Measured (samples, seconds) of one micro-batch where a line fits badly; after the last, per_sample_s holds."""
 
     def __post_init__(self) -> None:
         points = [(0, self.fixed_s), *self.curve]
@@ -30,7 +30,7 @@ class ComputeProfile:
             raise PlanError(f"{self} is not a cost that grows with samples", fix="measure again: potluck profile")
 
     def seconds(self, samples: int) -> float:
-        """The worker's own work for that many samples."""
+        """Seconds of the worker's own work for that many samples."""
         if self.memory_cap is None:
             return self._one_micro_batch(samples)
         whole, rest = divmod(samples, self.memory_cap)
@@ -44,7 +44,7 @@ class ComputeProfile:
         return max(size / self.seconds(size) for size in sizes if 1 <= size <= most)
 
     def slowed(self, factor: float) -> "ComputeProfile":
-        """The same machine at another pace."""
+        """The same profile with all times multiplied by the factor."""
         return replace(
             self,
             fixed_s=self.fixed_s * factor,
@@ -53,7 +53,7 @@ class ComputeProfile:
         )
 
     def near(self, samples: int, num_bends: int) -> "ComputeProfile":
-        """The same cost with so many bends of its curve at most, those around this many samples."""
+        """The same profile with at most `num_bends` points of its curve, those around this many samples."""
         if len(self.curve) <= num_bends:
             return self
         at = min(samples, self.memory_cap or samples)
@@ -88,13 +88,13 @@ def _slope(before: tuple[int, float], after: tuple[int, float]) -> float:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkProfile:
-    """A machine's way to the others."""
+    """A machine's network link to the other machines."""
 
     latency_s: float
     bandwidth_bytes_per_s: float
     error: float = 0.0
     is_measured: bool = True
-    """False where it is only what would explain the exchange that a run showed."""
+    """False if the link is only inferred from the exchange that a run measured."""
 
     def __post_init__(self) -> None:
         if not (self.latency_s >= 0 and self.bandwidth_bytes_per_s > 0):
@@ -103,15 +103,15 @@ class LinkProfile:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
-    """What travels in every step, and how much of the journey the workers' own work hides."""
+    """What workers send in every step, and how much of that time overlaps with their own work."""
 
     num_bytes: int
     num_messages: int = 1
-    """Buckets: each pays the latency."""
+    """Each message, for example a bucket of gradients, pays the latency."""
     overlap: float = 0.0
-    """Seconds of exchange that a second of the slowest worker's work hides, 0 to 1."""
+    """Seconds of exchange that overlap with each second of the slowest worker's work, 0 to 1."""
     stretch: float = 1.0
-    """Measured seconds over those of the formula."""
+    """Measured seconds, divided by the seconds of the formula."""
 
     def wire_s(self, num_workers: int, latency_s: float, bandwidth_bytes_per_s: float) -> float:
         """2(n-1) * latency for each message + 2(n-1)/n * bytes / bandwidth, both of the slowest link in the ring."""
@@ -120,21 +120,21 @@ class Exchange:
         return self.stretch * (self.num_messages * hops * latency_s + sending_s)
 
     def exposed_s(self, wire_s: float, work_s: float) -> float:
-        """What is left of the exchange when the slowest worker has done its work."""
+        """Seconds of exchange that are left when the slowest worker has done its work."""
         return max(0.0, wire_s - self.overlap * work_s)
 
 
 def bucket_bytes(num_bytes: int) -> int:
     """The size of a bucket for gradients of that many bytes: about sixteen buckets, each of 1 to 25 MB.
 
-    What the last bucket holds cannot be hidden behind backward. DDP's own 25 MB suit a datacentre's network: a small
-    model would be one bucket, and on a home network wait for all of it.
+    The exchange of the last bucket cannot overlap with backward. DDP's default of 25 MB suits a datacentre's network: a
+    small model would be a single bucket, and on a home network every step would wait for all of its exchange.
     """
     return min(25 << 20, max(1 << 20, num_bytes // 16))
 
 
 def calibrate(exchange: Exchange, wire_s: float, work_s: float, exposed_s: float) -> Exchange:
-    """The exchange that explains what a ring really showed; wire_s is the formula's time for that ring, stretch 1."""
+    """The Exchange that fits the measurement of a ring; wire_s is the formula's time for that ring with stretch 1."""
     if wire_s <= 0 or work_s <= 0:
         return exchange
     hidden_s = wire_s - exposed_s

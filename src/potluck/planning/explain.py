@@ -1,4 +1,4 @@
-"""A plan in words and numbers: who takes what and why, who is benched and what it would cost, where the time goes."""
+"""A plan in words: each worker's share and why, which machines are benched and why, and where a step's time goes."""
 
 from collections.abc import Iterator, Sequence
 
@@ -65,7 +65,7 @@ def explain_kept(plan: Plan, shortest: Plan, num_steps: int | None = None) -> It
 
 
 def explain_alone(cluster: Cluster, plan: Plan) -> Iterator[str]:
-    """What to type where one machine alone is the best plan."""
+    """The option to type, if the best plan is one machine alone."""
     left = [name for name in cluster.machines if name not in plan.benched]
     if plan.benched and len(left) == 1:
         whole = make_plan(cluster, plan.prediction.samples, plan.policy, cluster.machines).prediction
@@ -113,7 +113,7 @@ def seconds_text(seconds: float) -> str:
 
 
 def link_text(link: LinkProfile) -> str:
-    """A link's rate as its seller writes it: 100 Mbit/s."""
+    """A link's rate in bits per second: 100 Mbit/s."""
     return rate_text(link.bandwidth_bytes_per_s)
 
 

@@ -1,4 +1,4 @@
-"""What a ring really showed, put in the place of what the formula says of it."""
+"""Replaces the formula's time for an exchange by the time that a ring has measured."""
 
 from dataclasses import dataclass, replace
 
@@ -11,18 +11,18 @@ from potluck.planning.water_filling import Numbers
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RingMeasurement:
-    """Steps of one ring of workers."""
+    """The measured steps of one ring of workers."""
 
     machines: tuple[str, ...]
-    """One for each worker, in the order of names."""
+    """The machine of each worker, sorted by name."""
     work_s: float
     """The slowest worker's own work."""
     exposed_s: float
-    """What was left of the exchange then: the wait of the worker that waited least."""
+    """The exchange that was left after that work: the wait of the worker that waited least."""
 
 
 def as_seen(cluster: Cluster, active: Numbers, ring: RingMeasurement) -> Cluster:
-    """The cluster with the exchange as it was seen in a ring of these machines."""
+    """The cluster with the exchange as a ring of the `active` machines measured it."""
     if not cluster.links and active.sum() > 1 and ring.exposed_s > 0:
         return replace(cluster, links=_links_as_seen(cluster, active, ring.exposed_s))
     wire_s = cluster.wire_s(active)
@@ -32,7 +32,7 @@ def as_seen(cluster: Cluster, active: Numbers, ring: RingMeasurement) -> Cluster
 
 
 def _links_as_seen(cluster: Cluster, active: Numbers, exposed_s: float) -> dict[str, LinkProfile]:
-    """Nobody measured the links: the ring is as slow as it is seen to be, and nobody can say through whom."""
+    """The same inferred link for every machine: no link was measured, and a ring does not show which link is slow."""
     num_workers = int(np.bincount(cluster.machine_of)[active].sum())
     sending = 2 * (num_workers - 1) / num_workers * cluster.exchange.num_bytes
     link = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=max(1.0, sending) / exposed_s, is_measured=False)

@@ -1,4 +1,4 @@
-"""All that `potluck plan` has to say, as data."""
+"""All that `potluck plan` prints, as data."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from potluck.planning.what_if import Added, add_one_by_one, with_links_of
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outlook:
-    """A plan, and what would be otherwise."""
+    """A plan, and the plans with fewer machines and with faster links."""
 
     cluster: Cluster
     plan: Plan
     added: list[Added]
     with_cable: Plan | None
-    """None where no link is known."""
+    """The plan with faster links; None if no link was measured."""
     lines: list[str]
 
     @property
@@ -28,7 +28,7 @@ class Outlook:
         return sum(row.solo_samples_per_s for row in self.added)
 
     def as_data(self) -> dict[str, Any]:
-        """For scripts: keys are only ever added."""
+        """The JSON object for scripts: keys are only ever added."""
         step = self.plan.prediction
         low, high = step.band
         return {
@@ -67,7 +67,7 @@ def look_ahead(
     cable_bytes_per_s: float,
     num_steps: int | None = None,
 ) -> Outlook:
-    """The plan for these numbers, and the answers to what people ask next; of a cable only where links are measured."""
+    """The plan for the cluster, the plans for its fastest machines, and the plan with cables if links were measured."""
     shortest = make_plan(cluster, batch, policy, keep)
     plan = with_bench_threshold(cluster, shortest, BenchTerms(steps_left=steps_left_of(num_steps, 0)))
     are_measured = any(link.is_measured for link in cluster.links.values())

@@ -1,4 +1,4 @@
-"""A plan: every worker's share of the global batch, with the step that it predicts."""
+"""A plan: every worker's share of the global batch, and the time that a step should take."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ LEAST_GAIN = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """A step as it should go: the slowest worker's own work + exposed exchange + overhead."""
+    """The predicted time of a step: the slowest worker's own work + exposed exchange + overhead."""
 
     samples: int
     work_s: tuple[float, ...]
@@ -48,7 +48,7 @@ class Prediction:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """Who takes how many samples of every global batch."""
+    """How many samples of every global batch each worker takes."""
 
     policy: str
     workers: tuple[str, ...]
@@ -63,14 +63,14 @@ class Plan:
 
 
 def make_plan(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> Plan:
-    """The plan of a policy for these numbers."""
+    """The plan that a policy makes for this cluster and global batch."""
     if batch < 1:
         raise PlanError(f"a global batch of {batch} cannot be split", fix="choose --global-batch of at least 1")
     return plan_for_shares(cluster, find_policy(policy)(cluster, batch, keep), policy)
 
 
 def plan_for_shares(cluster: Cluster, shares: Sequence[int], policy: str) -> Plan:
-    """The plan that has these shares, predicted with these numbers."""
+    """The plan with these shares, and the step that this cluster's costs predict for them."""
     active = cluster.is_active(np.array(shares))
     return Plan(
         policy=policy,
@@ -84,7 +84,7 @@ def plan_for_shares(cluster: Cluster, shares: Sequence[int], policy: str) -> Pla
 
 
 def predict(cluster: Cluster, shares: Sequence[int]) -> Prediction:
-    """The step that these shares give; a machine without samples is not in the ring."""
+    """The step that costs and links predict for these shares; a machine without samples is not in the ring."""
     active = cluster.is_active(np.array(shares))
     work_s = cluster.table.seconds(np.array(shares))
     slowest_s = float(work_s.max())
@@ -102,9 +102,9 @@ def predict(cluster: Cluster, shares: Sequence[int]) -> Prediction:
 
 
 def should_change(current: Plan, proposed: Plan, least_gain: float = LEAST_GAIN) -> bool:
-    """Whether the proposed plan pays: other workers, or a gain above 5 % that the numbers' own doubt cannot explain.
+    """Whether to take the proposed plan: its workers differ, or its gain is above least_gain and above its own error.
 
-    Both must be predicted with the same numbers, the newest.
+    Both plans must be predicted from the same costs, the newest.
     """
     if current.workers != proposed.workers:
         return True

@@ -1,4 +1,4 @@
-"""The policies: from a cluster and a global batch to every worker's share. Pure, and the same on every worker."""
+"""The policies: pure functions from a cluster and a global batch to all shares, the same result on every worker."""
 
 from collections.abc import Callable, Collection
 from typing import TypeAlias
@@ -12,14 +12,14 @@ Policy: TypeAlias = Callable[[Cluster, int, Collection[str]], tuple[int, ...]]
 
 
 def split_evenly(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
-    """Everyone the same; the first workers take one more where it does not come out even."""
+    """Equal shares; if the batch does not divide evenly, the first workers take one sample more."""
     check_names(cluster, keep)
     each, more = divmod(batch, len(cluster.workers))
     return tuple(each + (index < more) for index in range(len(cluster.workers)))
 
 
 def split_by_speed(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
-    """In proportion to solo speeds. Everyone takes a sample if there are enough: only `dynamic` leaves machines out."""
+    """Shares in proportion to solo speeds. Every worker takes a sample if there are enough: only `dynamic` benches."""
     check_names(cluster, keep)
     speeds = [worker.compute.solo_speed(batch) for worker in cluster.workers]
     scale = (1 << 40) / max(speeds)
@@ -34,7 +34,7 @@ def split_by_speed(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> 
 
 
 def split_by_fit(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> tuple[int, ...]:
-    """So that all finish together, without the machines that would make the step longer."""
+    """Shares with which all workers finish together, without the machines that would make the step longer."""
     return choose_shares(cluster, batch, keep)
 
 

@@ -1,8 +1,8 @@
-"""Whole samples poured into workers so that the last to finish finishes as early as possible. Exact.
+"""Water filling: splits whole samples over workers so that the last worker finishes as early as possible. Exact.
 
-For a time T the most that each worker can do is known; T is searched until every worker's answer just below and just
-above it differs by at most one sample, and then the cheapest of those samples are given out. Additions, products and
-quotients of float64 only, so that every machine computes the same bits.
+A worker's cost gives the most samples that it finishes within a time T. T is bisected until these numbers just below
+and just above T differ by at most one sample a worker; the samples still missing then go to the workers that finish
+them earliest. Only additions, products and quotients of float64, so that every machine computes the same bits.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ _MOST_HALVINGS = 200
 
 
 class CostTable:
-    """The costs of many workers as arrays; their last axis is the workers, the first of knots is the knots."""
+    """The costs of many workers as arrays: the last axis is workers; the first axis, of knots of a curve, is knots."""
 
     def __init__(self, profiles: Sequence[ComputeProfile]) -> None:
         shape = (1 + max(len(profile.curve) for profile in profiles), len(profiles))
@@ -48,14 +48,14 @@ class CostTable:
         return whole * self._whole_s + self._micro_batch(rest)
 
     def most(self, limit_s: Numbers, batch: int) -> Numbers:
-        """The most samples, up to the batch, that every worker finishes within the limit."""
+        """For each worker the most samples, up to the batch, that it finishes within the limit."""
         whole = np.floor(np.minimum(limit_s / self._whole_s, batch))
         left_s = limit_s - whole * self._whole_s
         at = self._knot(self._seconds, left_s)
         rest = self._at[at] + np.floor((left_s - self._seconds[at]) / self._slope[at])
         rest = np.clip(rest, 0, np.minimum(batch, self._cap))
         samples = np.minimum(whole * self._cap + rest, batch).astype(np.int64)
-        # The division may have been rounded across a whole number: ask the cost itself.
+        # The division may have been rounded across a whole number, so the cost itself decides.
         samples += self.seconds(samples + 1) <= limit_s
         samples -= self.seconds(samples) > limit_s
         return np.asarray(np.clip(samples, 0, batch))
@@ -73,15 +73,15 @@ class CostTable:
         return np.asarray((samples > 0) * (self._seconds[at] + self._slope[at] * (samples - self._at[at])))
 
     def _knot(self, knots: Numbers, values: Numbers) -> Any:
-        """An index of the last knot at or before each value, the first if there is none."""
+        """The index of the last knot at or before each value, of the first knot if there is none."""
         if len(knots) == 1:
-            return 0  # a line has one
+            return 0  # a line has one knot
         passed = sum((row <= values).astype(np.int64) for row in knots[1:])
         return passed, self._columns
 
 
 class Filled(NamedTuple):
-    """The best shares for each of several sets of workers, and when the last one finishes."""
+    """The best shares for each of several sets of workers, and when the last worker of each set finishes."""
 
     shares: Numbers  # [sets, workers]
     work_s: Numbers  # [sets]
@@ -90,7 +90,7 @@ class Filled(NamedTuple):
 def fill(table: CostTable, batch: int, active: Numbers, least: Numbers) -> Filled:
     """Shares that add up to the batch and finish earliest, for every row of active [sets, workers].
 
-    `least` is what a worker takes at any rate. The sum of it over the active workers must not exceed the batch.
+    `least` is each worker's smallest share. The sum of `least` over the active workers must not exceed the batch.
     """
     least = np.where(active, least, 0)
     even = -(-batch // active.sum(1, keepdims=True))

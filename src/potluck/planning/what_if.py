@@ -1,4 +1,4 @@
-"""Questions before a run: what each machine brings, what a faster cable would bring, what a benched one would cost."""
+"""Plans for questions before a run: what each machine adds, what faster links add, what a benched machine costs."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from potluck.planning.plan import Plan, make_plan
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """The plan with this machine and all before it."""
+    """The plan with this machine and all machines before it in the list."""
 
     machine: str
     solo_samples_per_s: float
@@ -41,7 +41,7 @@ def with_links_of(
     *,
     num_steps: int | None = None,
 ) -> Plan:
-    """The plan if no link were slower than this."""
+    """The plan if no link were slower than this bandwidth."""
     links = {
         name: LinkProfile(
             latency_s=link.latency_s,
@@ -54,5 +54,5 @@ def with_links_of(
 
 
 def if_kept(cluster: Cluster, plan: Plan, machine: str) -> Plan:
-    """The best plan in which a benched machine takes part beside those that do."""
+    """The best plan in which this benched machine takes part too."""
     return make_plan(cluster, plan.prediction.samples, plan.policy, [machine])

@@ -1,5 +1,5 @@
-"""When workers compare their plan with the best one, what they change, and who is benched: one pure reducer.
+"""Replanning as one pure reducer: when workers check their plan, how they change it, and which machines they bench.
 
-`replanner.Replanner` is the way in. No files, no clock and no torch here: every worker comes to the same plan because
-every worker computes it from the same numbers.
+`replanner.Replanner` is the entry point. No files, no clock and no torch here: every worker comes to the same plan
+because every worker computes the plan from the same numbers.
 """

@@ -1,4 +1,4 @@
-"""What a changed plan looks like in the events of a run."""
+"""The events of a run that record a changed plan."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from potluck.planning.what_if import if_kept
 
 
 def plan_changed(setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> PlanChanged:
-    """The plan that holds after this step; without a reason it is the one before, with newer numbers."""
+    """The event for the plan that holds after this step; an empty reason means the same shares with newer numbers."""
     plan = proposal.plan
     solo = {
         name: report.profile.solo_speed(setting.batch) / max(1.0, report.stretch)
@@ -33,7 +33,7 @@ def plan_changed(setting: GroupSetting, costs: Sequence[CostReport], proposal: P
 
 
 def machines_benched(proposal: Proposal, step: int) -> Iterator[AnyEvent]:
-    """One event and one line for each machine that the plan benches. The group ends with such a plan: told once."""
+    """A MachineBenched event and a Notice for each benched machine; once, since the group ends with such a plan."""
     plan = proposal.plan
     left = sorted(set(proposal.cluster.machines) - {*plan.benched})
     for machine in plan.benched:

@@ -1,4 +1,4 @@
-"""Who leaves the ring: asked at every check, with numbers that all workers have, so that all answer the same."""
+"""Decides at every check which machines to bench, from numbers that all workers have, so that all decide the same."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -21,12 +21,12 @@ from potluck.planning.plan import Plan, make_plan, plan_for_shares
 from potluck.planning.replanning.proposal import Proposal
 from potluck.planning.replanning.setting import GroupSetting
 
-_FIRST_VOTE = 5  # commits since the ring formed: before, timings are those of machines that warm up
-_STREAK, _CLEAR_STREAK = 5, 2  # checks in a row that must find that it pays
+_FIRST_VOTE = 5  # commits since the ring formed: earlier timings are of machines that warm up
+_STREAK, _CLEAR_STREAK = 5, 2  # checks in a row that must find that benching pays
 
 
 class BenchVote(NamedTuple):
-    """The plan that benches machines once enough checks in a row wanted that, and how many did so far."""
+    """The proposal to bench machines, once enough checks in a row wanted to, and how many checks have so far."""
 
     proposal: Proposal | None
     streak: int = 0
@@ -37,7 +37,7 @@ def vote(
 ) -> BenchVote:
     """Whether the rest of the run is shorter without some machines, by the bench rule.
 
-    `before` is the plan in force, None for a ring that has just formed; `proposal` what else would be done.
+    `before` is the plan in force, None for a ring that has just formed; `proposal` is what `propose` found this time.
     """
     if setting.policy != "dynamic":
         return BenchVote(None, streak)
@@ -60,7 +60,7 @@ _TRY = "to see whether one machine alone is faster"
 
 
 def _best_without_some(setting: GroupSetting, proposal: Proposal, now_s: float, terms: BenchTerms) -> tuple[Plan, bool]:
-    """The plan to bench machines by, and whether that pays."""
+    """The best plan that benches machines, and whether to take it."""
     plan, num_machines = proposal.plan, len(setting.machines)
     if plan.benched:
         if num_machines - len(plan.benched) == 1 and not setting.keep:
@@ -73,7 +73,7 @@ def _best_without_some(setting: GroupSetting, proposal: Proposal, now_s: float, 
 
 
 def _from_earlier_run(setting: GroupSetting, cluster: Cluster, terms: BenchTerms) -> Proposal | None:
-    """The plan without machines that clearly cost an earlier run of this model more than they brought."""
+    """A proposal without the machines that clearly slowed down an earlier run of this model, if there are any."""
     if setting.kept_ring is None or setting.num_returns:
         return None
     cluster = as_seen(cluster, np.ones(len(cluster.machines), dtype=bool), setting.kept_ring)
@@ -81,5 +81,5 @@ def _from_earlier_run(setting: GroupSetting, cluster: Cluster, terms: BenchTerms
     plan = with_bench_threshold(cluster, shortest, replace(terms, least_gain=CLEAR_GAIN))
     is_single = len(cluster.machines) - len(plan.benched) == 1
     if is_single and any(worker.stretch is None for worker in cluster.workers):
-        return None  # who keeps up the pace of a ring without its pauses shows after a few steps
+        return None  # whether a machine with a CPU quota keeps its speed without pauses shows after a few steps
     return Proposal(plan, cluster, "an earlier run was faster so", ring=setting.kept_ring) if plan.benched else None

@@ -1,4 +1,4 @@
-"""What one worker tells the others about its cost, as numbers that travel with every step's gradients."""
+"""One worker's cost as numbers that the worker sends to all others with every step's gradients."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,18 +9,18 @@ _NUM_BENDS = 5
 
 
 class CostReport(NamedTuple):
-    """One worker's numbers, as they travel: floats only, 0 for what it does not know."""
+    """One worker's cost in the form in which it is sent: floats only, 0 for unknown numbers."""
 
     fixed_s: float
     per_sample_s: float
     memory_cap: float
     error: float
     exchange_wait_s: float
-    """The usual time from its last gradient to the end of the exchange."""
+    """The usual time from the worker's last gradient to the end of the exchange, and the time of the commit vote."""
     stretch: float = 1.0
-    """What its work takes without pauses, against its work in a ring: a container's CPU quota allows only bursts."""
+    """How much longer own work takes without the pauses of a ring: a container's CPU quota allows only bursts."""
     bends: tuple[float, ...] = (0.0,) * 2 * _NUM_BENDS
-    """Of a curve, around the worker's share: samples and seconds in turns."""
+    """The points of the profile's curve around the worker's share: samples and seconds in turn."""
 
     @classmethod
     def of(
@@ -53,7 +53,7 @@ class CostReport(NamedTuple):
 
     @property
     def profile(self) -> ComputeProfile | None:
-        """The cost, if the worker knows it."""
+        """The worker's profile; None if the worker does not know its cost."""
         if self.per_sample_s <= 0:
             return None
         pairs = zip(self.bends[::2], self.bends[1::2], strict=True)

@@ -1,4 +1,4 @@
-"""From the costs of all workers and the plan in force to the plan that would be best now."""
+"""Makes the plan that is best now, from the costs of all workers and the plan in force."""
 
 import statistics
 from collections.abc import Sequence
@@ -15,22 +15,22 @@ from potluck.planning.replanning.setting import GroupSetting
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A plan for the steps that follow, and why it differs from the one before; no reason if it does not."""
+    """A plan for the steps that follow, and why it differs from the plan before; an empty reason if it does not."""
 
     plan: Plan
     cluster: Cluster
-    """What it was made from: costs, and the exchange as it was measured."""
+    """What the plan was made from: costs, and the exchange as it was measured."""
     reason: str = ""
     gain: float = 0.0
-    """The part of a step that it should save."""
+    """The part of a step that the plan should save."""
     ring: RingMeasurement | None = None
-    """What the plan before has shown of the exchange."""
+    """The exchange as measured with the plan before, or in an earlier run."""
 
 
 def propose(
     setting: GroupSetting, costs: Sequence[CostReport], current: Plan | None, least_gain: float = LEAST_GAIN
 ) -> Proposal | None:
-    """The best plan for these costs, or the current one, predicted anew; None while a worker's cost is unknown."""
+    """The best plan for these costs, or the current plan with a new prediction; None while some cost is unknown."""
     profiles = [report.profile for report in costs]
     workers = tuple(
         Worker(name=name, machine=machine, compute=profile, stretch=report.stretch or None)
@@ -55,7 +55,7 @@ def propose(
 
 
 def with_guesses(costs: Sequence[CostReport], batch: int) -> list[CostReport]:
-    """A worker that knows nothing of its own cost counts as the average of the others, until its first step."""
+    """The costs, with the average of the others for a worker that does not know its cost before its first step."""
     share = max(1, batch // len(costs))
     per_sample_s = [report.profile.seconds(share) / share for report in costs if report.profile is not None]
     if not per_sample_s:
@@ -68,12 +68,12 @@ def _first_plan(setting: GroupSetting, cluster: Cluster, least_gain: float) -> P
     plan = make_plan(cluster, setting.batch, setting.policy, setting.keep)
     even = make_plan(cluster, setting.batch, "static")
     if plan.policy == "dynamic" and not should_change(even, plan, least_gain):
-        return replace(even, policy=plan.policy)  # machines that are alike: what differs is noise
+        return replace(even, policy=plan.policy)  # the machines are alike: the difference is noise
     return plan
 
 
 def _least_gain(current: Plan, least_gain: float) -> float:
-    """Machines that share equally are alike as far as anybody knew: small differences are noise."""
+    """At least LEAST_GAIN while shares are equal: the machines seemed alike, so small differences are noise."""
     is_even = max(current.shares) - min(current.shares) <= 1
     return max(least_gain, LEAST_GAIN) if is_even else least_gain
 

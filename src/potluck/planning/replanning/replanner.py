@@ -1,4 +1,4 @@
-"""The plan of one group of workers as a frozen value: numbers in, the next Replanner and a run's events out."""
+"""The plan of one group of workers as a frozen value: costs go in, the next Replanner and the run's events come out."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +19,7 @@ Outcome: TypeAlias = tuple["Replanner", list[AnyEvent]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replanner:
-    """The plan in force, and what past checks have shown of it.
+    """The plan in force, and the results of past checks of the plan.
 
     Every worker has a Replanner of its own and hands it the same numbers after the same commits, so that all workers
     come to the same plan without a message about it.
@@ -30,17 +30,19 @@ class Replanner:
     in_force: Proposal | None = None
     """None while some worker's cost is unknown: then all shares are equal."""
     num_commits: int = 0
-    """Of this group."""
+    """Commits since the group formed."""
     num_since_change: int = 0
-    """Commits since the group formed or a machine was not what it was: the schedule of checks begins anew then."""
+    """Commits since the group formed or the plan changed urgently: then the schedule of checks begins again."""
     tell_again_at: int = next_retelling(0)
+    """From this num_since_change on, the next check that keeps the plan emits its event again, with newer numbers."""
     change_streak: int = 0
     """Checks in a row that wanted another plan."""
     bench_streak: int = 0
     """Checks in a row that wanted fewer machines."""
     largest_ring: RingMeasurement | None = None
-    """Kept for later runs: after machines were benched it is the one that says why."""
+    """Saved for later runs: once machines are benched, only the larger ring before shows why."""
     is_trusted: bool = True
+    """False after workers came to different plans."""
 
     @property
     def plan(self) -> Plan | None:
@@ -53,11 +55,11 @@ class Replanner:
 
     @property
     def checks_next(self) -> bool:
-        """Whether the next commit's numbers are compared with the plan, so that they should be fresh."""
+        """Whether the plan is checked at the next commit, so that workers should send fresh costs with it."""
         return check_after(self.num_since_change) is not None
 
     def shares(self, workers: Sequence[str]) -> tuple[int, ...]:
-        """Every worker's share of the global batch: fixed by people, as planned, or the same for all."""
+        """Every worker's share of the global batch: fixed by users, else planned, else equal."""
         if self.setting is not None and self.setting.names == tuple(workers):
             if self.setting.fixed_shares:
                 return self.setting.fixed_shares
@@ -66,19 +68,19 @@ class Replanner:
         return (1,) * len(workers)
 
     def distrusted(self) -> "Replanner":
-        """Workers came to different plans: from now on, only equal shares."""
+        """The Replanner after workers came to different plans: it makes no more plans, so shares are equal or fixed."""
         return replace(self, is_trusted=False, in_force=None)
 
     def formed(self, setting: GroupSetting, step: int) -> Outcome:
-        """A group has formed after `step` committed steps: plan from what its workers know of themselves.
+        """Make the first plan of a group that formed after `step` committed steps, from what its workers know.
 
-        A worker that knows nothing of its cost counts as an average one.
+        A worker that does not know its cost counts as an average worker.
         """
         fresh = Replanner(setting=setting, largest_ring=self.largest_ring, is_trusted=self.is_trusted)
         return fresh._checked(setting, with_guesses(setting.costs, setting.batch), step, FIRST_CHECK)
 
     def committed(self, costs: Sequence[CostReport], step: int) -> Outcome:
-        """`step` steps are committed, and with the last one came every worker's costs: a new plan is for the next."""
+        """Check the plan, if that is due, with the costs that workers sent with the last of `step` committed steps."""
         check = check_after(self.num_since_change)
         after = replace(self, num_commits=self.num_commits + 1, num_since_change=self.num_since_change + 1)
         if check is None or self.setting is None:
@@ -86,7 +88,7 @@ class Replanner:
         return after._checked(self.setting, costs, step, check)
 
     def _checked(self, setting: GroupSetting, costs: Sequence[CostReport], step: int, check: PlanCheck) -> Outcome:
-        """Compare the plan in force with the best one, and with the best one without some machines."""
+        """Compare the plan in force with the best plan, and with the best plan without some machines."""
         if not setting.is_planned or not self.is_trusted:
             return self, []
         proposal = propose(setting, costs, self.plan, check.least_gain)
@@ -111,8 +113,8 @@ class Replanner:
         return after, []
 
     def _changed(self, setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> Outcome:
-        """The proposal takes force and is told."""
-        # Urgent: a machine is not what it was. Check early again, with its work at another share.
+        """Put the proposal in force, and return the events that record it."""
+        # Urgent: a machine's speed has changed. Restart the early checks, which time the machine at its new share.
         num_since_change = 0 if is_urgent(proposal.gain) else self.num_since_change
         after = replace(
             self,
@@ -124,7 +126,7 @@ class Replanner:
         return after, [plan_changed(setting, costs, proposal, step), *machines_benched(proposal, step)]
 
     def _confirmed(self, setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> Outcome:
-        """The plan stays. What is known of it is newer, and reports hold that against what was measured."""
+        """Keep the plan with its newer prediction; now and then emit it, for reports to compare with measured steps."""
         if self.num_since_change < self.tell_again_at:
             return replace(self, in_force=proposal), []
         after = replace(self, in_force=proposal, tell_again_at=next_retelling(self.num_since_change))
@@ -132,7 +134,7 @@ class Replanner:
 
 
 def _larger(before: RingMeasurement | None, now: RingMeasurement | None) -> RingMeasurement | None:
-    """The measurement of the larger ring, of equals the newer; one worker is no ring."""
+    """The measurement of the larger ring, the newer of equals; a single worker is no ring."""
     if now is None or len(now.machines) < max(2, 0 if before is None else len(before.machines)):
         return before
     return now

@@ -1,4 +1,4 @@
-"""Whether a benched machine comes back: it has measured itself, and knows the plan that benched it."""
+"""Decides whether a benched machine comes back, from its own measurements and the plan that benched it."""
 
 from dataclasses import dataclass, replace
 
@@ -12,14 +12,14 @@ from potluck.planning.what_if import if_kept
 
 @dataclass(frozen=True, slots=True)
 class FasterWith:
-    """What a step takes without a benched machine, and what it should take with it."""
+    """The seconds of a step without a benched machine, and the predicted seconds with the machine."""
 
     without_s: float
     with_s: float
 
 
 def heir_of(in_force: Proposal) -> str:
-    """Of the benched machines, the one that goes on if the only machine that trains is lost; empty if two train."""
+    """The benched machine that continues the run if the only machine that trains is lost; empty if several train."""
     cluster, plan = in_force.cluster, in_force.plan
     if len(cluster.machines) - len(plan.benched) > 1:
         return ""
@@ -35,9 +35,10 @@ def consider_return(
     stretch: float,
     others_s: float | None,
 ) -> FasterWith | None:
-    """What a step would gain from this benched worker's machine; None where its return does not pay.
+    """The step without and with this benched worker's machine; None if the machine's return does not pay.
 
-    `cost` and `stretch` are what the worker now measures of itself, `others_s` what a step takes those who train.
+    `cost` and `stretch` are the worker's own newest measurements; `others_s` is the measured step of the machines that
+    train, if known.
     """
     workers = [replace(each, compute=cost) if each.name == worker else each for each in in_force.cluster.workers]
     cluster = replace(in_force.cluster, workers=tuple(workers))
@@ -49,15 +50,15 @@ def consider_return(
         return FasterWith(without_s, with_it.prediction.step_s)
     if not heir_of(in_force):
         return None
-    # The wrong machine may train alone: in a ring a machine works in bursts, and one that cannot keep up its pace
-    # looks fast. Back in the ring, what it did alone counts.
+    # The wrong machine may train alone: the pauses of a ring let machines work in bursts, so a machine that cannot keep
+    # up its speed looked fast. Once both are in a ring again, the speed that the machine had alone counts.
     alone_s = cost.seconds(plan.prediction.samples) * (stretch or 1.0)
     clear = replace(terms, least_gain=max(terms.least_gain, CLEAR_GAIN))
     return FasterWith(without_s, alone_s) if pays(without_s, alone_s, clear) else None
 
 
 def machine_returns(machine: str, step: int, gain: FasterWith | None) -> list[AnyEvent]:
-    """A benched machine takes part again, because that is faster or because nobody else is left."""
+    """The events when a benched machine takes part again, because that is faster or no other machine is left."""
     reason = "the others are gone"
     if gain is not None:
         reason = f"with it a step should take {seconds_text(gain.with_s)} instead of {seconds_text(gain.without_s)}"

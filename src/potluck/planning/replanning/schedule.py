@@ -1,6 +1,6 @@
-"""After which commits workers compare their plan with the best one, and what must be gained before they change it.
+"""The schedule of plan checks: after which commits workers check their plan, and how much a new plan must gain.
 
-Every worker counts for itself, from the same commits and the same numbers, so all act at the same step.
+Every worker counts the same commits and gets the same numbers, so all workers act at the same step.
 """
 
 from dataclasses import dataclass
@@ -15,33 +15,34 @@ _FIRST_RETELLING, _RETELL_EVERY = 13, 48  # commits
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck:
-    """One comparison of the plan in force with the best one."""
+    """One comparison of the plan in force with the best plan."""
 
     least_gain: float
     streak: int = 1
-    """Checks in a row that must want another plan, unless it is urgent."""
+    """Checks in a row that must find a better plan before workers change theirs, unless the gain is urgent."""
 
 
-# After a group forms, or a machine is not what it was: a first plan from one timing each (the first step is odd), a
-# correction if that misled, and a finer one from all timings so far; a plan from kept profiles is not given up for one
-# timing. Later a machine that wanders a little is not worth following.
+# After a group forms or a machine's speed changes there are three early checks: a first plan from one timing a worker
+# (a worker's first step is not typical), a correction if that timing misled, and a finer plan from all timings so far.
+# The first needs a streak of two, so that a plan from saved profiles is not given up for one timing. Later checks need
+# a longer streak, because small drifts of a machine's speed are not worth following.
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
 _EARLY = {2: PlanCheck(LEAST_GAIN, 2), 5: PlanCheck(2 * LEAST_GAIN), 8: PlanCheck(0.03)}
 _LATE = PlanCheck(LEAST_GAIN, _STREAK)
 
 
 def check_after(num_commits: int) -> PlanCheck | None:
-    """How plans are compared after so many commits since a group formed or changed urgently; None if they are not."""
+    """The check that is due after so many commits since a group formed or its plan changed urgently, if any."""
     if num_commits > max(_EARLY):
         return None if num_commits % _EVERY else _LATE
     return _EARLY.get(num_commits)
 
 
 def is_urgent(gain: float) -> bool:
-    """So much of a step at stake that one check is enough."""
+    """Whether the gain is so large that a single check is enough to change the plan."""
     return gain > _URGENT_GAIN
 
 
 def next_retelling(num_commits: int) -> int:
-    """A plan that was told after so many commits, and stays, is told again with newer numbers after this many."""
+    """The commit from which an unchanged plan, last emitted at `num_commits`, is emitted again with newer numbers."""
     return _FIRST_RETELLING if num_commits < _FIRST_RETELLING else num_commits + _RETELL_EVERY

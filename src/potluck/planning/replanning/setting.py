@@ -1,4 +1,4 @@
-"""What stays the same while one group of workers trains: who they are, and what they told when the group formed."""
+"""What stays the same while one group of workers trains: its members, and what they announced when the group formed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,51 +11,51 @@ from potluck.planning.replanning.cost_report import UNKNOWN_COST, CostReport
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerIntroduction:
-    """What one worker tells a group that it joins."""
+    """What one worker announces to a group that it joins."""
 
     cost: CostReport = UNKNOWN_COST
     share: int | None = None
-    """Fixed by hand, in proportion to the others'; None leaves it to the plan."""
+    """Fixed by hand, in proportion to other workers' shares; None leaves the share to the plan."""
     policy: str = "dynamic"
     keep: tuple[str, ...] = ()
     """Machines that are never benched."""
     link: LinkProfile | None = None
-    """Its machine's way to the others, if that was measured."""
+    """The link of the worker's machine, if it was measured."""
     last_step: int | None = None
-    """Where its script ends training, if that is known."""
+    """The step at which the worker's script ends training, if known."""
     re_forming_s: float = 0.0
-    """What it last saw a change of the group cost; 0 if it saw none."""
+    """Seconds that the last change of the group cost the worker; 0 if there was none."""
     num_returns: int = 0
-    """How often it came back from the bench."""
+    """How often the worker came back from the bench."""
     kept_ring: RingMeasurement | None = None
-    """The largest ring that an earlier run of this model had."""
+    """The largest ring of an earlier run of this model, as measured."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GroupSetting:
-    """One group of workers, as all of its members know it."""
+    """One group of workers; every member has the same GroupSetting."""
 
     workers: tuple[tuple[str, str], ...]
     """(name, machine), in the order of names."""
     costs: tuple[CostReport, ...]
-    """What each worker knew of its own cost when the group formed."""
+    """Each worker's own cost, as far as it was known when the group formed."""
     batch: int
     exchange: Exchange
     policy: str = "dynamic"
     fixed_shares: tuple[int, ...] = ()
-    """Shares that people gave, in proportion to each other; empty where the plan decides."""
+    """Shares that users gave, in proportion to each other; empty if the plan decides."""
     links: Mapping[str, LinkProfile] = field(default_factory=dict)
-    """By machine, those that were measured."""
+    """The measured links, by machine."""
     keep: frozenset[str] = frozenset()
     """Machines that are never benched."""
     last_step: int | None = None
-    """The step with which training ends; None where no worker knows it."""
+    """The earliest step at which a worker's script ends training; None if no worker knows."""
     re_forming_s: float = RE_FORMING_S
-    """What a change of the group costs: the most that a worker saw, or what is usual."""
+    """Seconds that a change of the group costs: the most that a worker measured, else a usual value."""
     num_returns: int = 0
-    """How often a machine came back from the bench."""
+    """How often a worker came back from the bench: the most of all workers."""
     kept_ring: RingMeasurement | None = None
-    """What an earlier run showed of exactly these machines, if all workers know of it."""
+    """The ring of exactly these machines in an earlier run, as measured, if all workers have saved it."""
 
     @classmethod
     def of(
@@ -65,7 +65,7 @@ class GroupSetting:
         batch: int,
         exchange: Exchange,
     ) -> "GroupSetting":
-        """What these workers told, put together. Where their wishes differ, all still take the same."""
+        """Combine the introductions of all workers; where their options differ, all workers still choose the same."""
         machines = sorted(machine for _, machine in workers)
         is_fixed = any(told.share is not None for told in introductions)
         return cls(
@@ -75,7 +75,7 @@ class GroupSetting:
             exchange=exchange,
             policy=introductions[0].policy,
             fixed_shares=tuple(1 if told.share is None else told.share for told in introductions) if is_fixed else (),
-            # The run itself measures the exchange: the doubt of an earlier sweep says nothing of it.
+            # The run itself measures the exchange, so the error of an earlier sweep does not count.
             links={
                 machine: replace(told.link, error=0.0)
                 for (_, machine), told in zip(workers, introductions, strict=True)
@@ -98,7 +98,7 @@ class GroupSetting:
 
     @property
     def is_planned(self) -> bool:
-        """Whether there is a plan to make: nobody fixed the shares, and each of several workers can have a sample."""
+        """Whether there is a plan to make: no share is fixed, and there are several workers and a sample for each."""
         return not self.fixed_shares and 2 <= len(self.workers) <= self.batch
 
 
