@@ -35,7 +35,7 @@ def measure_and_keep(
     budget_s: float,
     memory_limit: int | None = None,
 ) -> StoredProfile:
-    """The cost of a model's steps on this device, up to a batch of `largest`, in about budget_s seconds; kept."""
+    """Measure a model's steps on this device, up to a batch of `largest`, in about budget_s; save the profile."""
     step, gradient_bytes = training_step(model, size, precision=precision, device=device, largest=largest)
     free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
     cap = find_memory_cap(step, largest, free_bytes=free_bytes)
@@ -59,7 +59,7 @@ def measure_and_keep(
 
 
 def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: torch.device) -> None:
-    """Before a run: measure this machine for its model, unless that was done; with a memory limit, always."""
+    """Before a run, measure this machine if settings ask for it and no profile exists; with a memory limit, always."""
     if not settings.enable_profiling and settings.memory_limit is None:
         return
     assert settings.global_batch is not None
@@ -83,7 +83,7 @@ def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: 
 def training_step(
     model: str, size: str, *, precision: str, device: torch.device, largest: int
 ) -> tuple[Callable[[int], None], int]:
-    """A function that trains on so many samples and returns when the device is done; and the gradients' bytes."""
+    """A function that trains one step on so many samples and waits for the device; and the bytes of the gradients."""
     spec = find_model(model)
     options = DataOptions(data_dir=Path("data"), num_samples=largest, seed=0)
     splits = load_dataset(f"synthetic_{spec.reads}", options)

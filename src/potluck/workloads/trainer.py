@@ -25,7 +25,7 @@ DEFAULT_LEARNING_RATES = {"sgd": 0.05, "adam": 1e-3, "adamw": 1e-3}
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a finished training run came to."""
+    """The result of a finished training run."""
 
     run: str
     folder: Path
@@ -33,13 +33,13 @@ class Outcome:
 
 
 def complete(settings: TrainOptions, *, data_dir: Path, num_workers: int = 1) -> TrainOptions:
-    """The settings with every choice made that was left open, so that run.yaml repeats the run."""
+    """The settings with a default for every option that was left open, so that run.yaml repeats the run."""
     spec = find_model(settings.model)
     return settings.but(
         model_size=settings.model_size or spec.default_size,
         dataset=settings.dataset or f"synthetic_{spec.reads}",
         data_dir=settings.data_dir or data_dir,
-        # The global batch is what learning depends on, so it is what is kept.
+        # Learning depends on the global batch, so run.yaml records it and not the batch of a worker.
         global_batch=settings.global_batch or (settings.batch_size or 0) * num_workers or DEFAULT_BATCH,
         batch_size=None,
         learning_rate=settings.learning_rate or DEFAULT_LEARNING_RATES[settings.optimizer],
@@ -99,7 +99,7 @@ def make_optimizer(settings: TrainOptions, parameters: "Iterable[nn.Parameter]")
 
 
 def check_learning(settings: TrainOptions, optimizer: Optimizer) -> None:
-    """A restored optimizer learns as its checkpoint says: refuse settings that would only seem to be obeyed."""
+    """Refuse settings that differ from those of a restored optimizer: it would ignore them."""
     group = optimizer.param_groups[0]
     restored = {"learning_rate": group["initial_lr"], "weight_decay": group["weight_decay"]}
     if "momentum" in group:
@@ -113,7 +113,7 @@ def check_learning(settings: TrainOptions, optimizer: Optimizer) -> None:
 
 
 def make_schedule(settings: TrainOptions, optimizer: Optimizer, num_samples: int) -> LRScheduler:
-    """The learning rate over committed steps."""
+    """The schedule of the learning rate over committed steps."""
     assert settings.global_batch is not None
     if settings.lr_schedule == "constant":
         return ConstantLR(optimizer, factor=1.0)

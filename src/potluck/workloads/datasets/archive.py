@@ -31,7 +31,7 @@ class Archive:
     sha256: str
     num_bytes: int
     instead: str
-    """The dataset to try while the archive can't be had."""
+    """The dataset to suggest when the archive cannot be downloaded."""
 
     @property
     def url(self) -> str:
@@ -41,8 +41,8 @@ class Archive:
 def read_members(archive: Archive, data_dir: Path, members: Mapping[str, int]) -> dict[str, bytearray]:
     """The named members, each of exactly the given size.
 
-    They come from a folder extracted beside the archive if there is one, else from the archive
-    itself, which is downloaded if it is missing. Nothing is written but the archive.
+    The members come from a folder extracted next to the archive if there is one, else from the archive itself, which is
+    downloaded if it is missing. Only the archive is written to disk, and a note that its checksum was verified.
     """
     data_dir = data_dir.expanduser().resolve()
     if all((data_dir / name).is_file() for name in members):
@@ -73,7 +73,7 @@ def _read_extracted(file: Path, size: int) -> bytearray:
 def _read_archive(archive: Archive, path: Path, members: Mapping[str, int]) -> dict[str, bytearray]:
     found: dict[str, bytearray] = {}
     try:
-        # Members are read where they stand: no name in the archive ever becomes a path on this machine.
+        # Members are read without extracting them: no name in the archive ever becomes a path on this machine.
         with tarfile.open(path, "r:gz") as tar:
             for member in tar:
                 content = tar.extractfile(member) if members.get(member.name) == member.size else None
@@ -88,7 +88,7 @@ def _read_archive(archive: Archive, path: Path, members: Mapping[str, int]) -> d
 
 
 def _verify(archive: Archive, path: Path) -> None:
-    """Check a present archive, once: the answer stands until the file's size or time changes."""
+    """Check the checksum of an archive on disk once: the result holds until the file's size or time changes."""
     if _remembered(path) == _identity(archive, path):
         return
     fault = _fault(archive, path)
@@ -98,7 +98,7 @@ def _verify(archive: Archive, path: Path) -> None:
 
 
 def _fault(archive: Archive, path: Path) -> str | None:
-    """What is wrong with the bytes of this file, if anything."""
+    """Why this file's bytes are not those of the archive; None if they are."""
     num_bytes = path.stat().st_size
     if num_bytes != archive.num_bytes:
         return f"it has {num_bytes} bytes instead of {archive.num_bytes}"
@@ -135,7 +135,7 @@ def _remembered(path: Path) -> object:
 
 
 def _download(archive: Archive, path: Path) -> None:
-    """Fetch under a temporary name; only a verified archive gets its own."""
+    """Download the archive under a temporary name, and give it its own name once it is verified."""
     logger.info("downloading %s (%d MB) to %s", archive.url, archive.num_bytes // 1_000_000, path)
     part = _temporary(path)
     try:
@@ -153,7 +153,7 @@ def _download(archive: Archive, path: Path) -> None:
 
 
 def _temporary(path: Path) -> Path:
-    """A new file beside the path, of its own name: several workers may share the folder."""
+    """A new file next to the path, with a unique name: several workers may share the folder."""
     part = path.with_name(f".{path.name}.{uuid4().hex}.part")
     try:
         part.parent.mkdir(parents=True, exist_ok=True)

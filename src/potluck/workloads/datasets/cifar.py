@@ -18,7 +18,7 @@ NUM_PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cifar:
-    """One of the two: a record is `label_bytes` labels, of which the last is used, then the pixels."""
+    """CIFAR-10 or CIFAR-100: a record is `label_bytes` labels, of which the last is used, then the pixels."""
 
     archive: Archive
     train: dict[str, int]  # member: number of records
@@ -70,7 +70,7 @@ def load_cifar100(options: DataOptions) -> Splits:
 
 
 def read_cifar(cifar: Cifar, options: DataOptions) -> Splits:
-    """The first `num_samples` training images, and the test images, as many as go with them."""
+    """The first `num_samples` training images, and as many of the test images as `num_held_out` says."""
     num_samples = take(cifar.archive.name, sum(cifar.train.values()), options.num_samples)
     record_bytes = cifar.label_bytes + NUM_PIXELS
     sizes = {name: records * record_bytes for name, records in {**cifar.train, **cifar.test}.items()}

@@ -17,7 +17,7 @@ class Normalisation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Images(Dataset[tuple[Tensor, ...]]):
-    """(image float32 [3, 32, 32], label int64); (pixel / 255 - mean) / std is one multiply and one add."""
+    """Samples (image float32 [3, 32, 32], label int64); (pixel / 255 - mean) / std is one multiply and one add."""
 
     pixels: Tensor  # uint8 [n, 3, 32, 32]
     labels: Tensor  # int64 [n]

@@ -1,4 +1,4 @@
-"""What a dataset is asked for, and what it gives."""
+"""What a dataset's loader takes (DataOptions) and returns (Splits)."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,7 +36,7 @@ class Splits:
 
 
 def num_held_out(num_samples: int) -> int:
-    """A fifth of the training samples, and never so few that an accuracy means nothing."""
+    """A fifth of the training samples, but at least 500: with fewer an accuracy means nothing."""
     return max(500, num_samples // 5)
 
 

@@ -1,8 +1,7 @@
-"""Images made on the spot that a model can learn: a smooth pattern for each class, disturbed.
+"""Synthetic images that a model can learn: a smooth pattern for each class, with random disturbances.
 
-An image is its class's pattern, moved by up to three pixels and with a contrast of its own, over a
-fainter pattern of another class, a brightness and noise. All arithmetic is on integers, so every
-machine makes the same bytes.
+An image is the sum of its class's pattern, moved by up to three pixels and with a random contrast, a fainter pattern of
+another class, a brightness and noise. All arithmetic is on integers, so every machine makes the same bytes.
 """
 
 import torch
@@ -21,7 +20,7 @@ SHAPE = (3, SIDE, SIDE)
 CELLS = 4  # a pattern is interpolated between (CELLS + 1)^2 random points
 MOST_MOVED = 3  # pixels
 EIGHTHS = 8  # contrasts are counted in eighths
-CHUNK = 500  # images made at once, always whole: the first n are the same whatever n is
+CHUNK = 500  # images made at once, always in whole chunks: the first n are the same for any number of samples
 
 
 def load_synthetic_image(options: DataOptions) -> Splits:
@@ -37,7 +36,7 @@ def load_synthetic_image(options: DataOptions) -> Splits:
 
 
 def _patterns(seed: int) -> Tensor:
-    """One smooth pattern a class, in -64..64: [class, 3, 32, 32]."""
+    """One smooth pattern for each class, in -64..64: [class, 3, 32, 32]."""
     points = torch.randint(-64, 65, (NUM_CLASSES, 3, CELLS + 1, CELLS + 1), generator=stream(seed, "patterns"))
     position = torch.arange(SIDE) * CELLS * EIGHTHS // (SIDE - 1)
     left = (position // EIGHTHS).clamp(max=CELLS - 1)

@@ -1,7 +1,7 @@
-"""Text made on the spot that a model can learn: invented words, each followed by one of a few.
+"""Synthetic text that a model can learn: invented words, each followed by one of a few others.
 
-Consonants and vowels alternate, a word begun can only end in a few ways, and four words may follow
-it: a model learns these one after the other, from eight bits a byte to less than half a bit.
+Consonants and vowels alternate, the beginning of a word leaves few possible ends, and only four words may follow a
+word: a model learns these rules one after the other, from a loss of eight bits a byte to less than half a bit.
 """
 
 import torch
@@ -16,7 +16,7 @@ CONSONANTS, VOWELS = b"bdfgklmnprstvz", b"aeiou"
 NUM_WORDS = 32
 NUM_FOLLOWERS = 4
 SHORTEST, LONGEST = 2, 7  # letters in a word
-CHUNK = 1000  # windows made at once, always whole: the first n are the same whatever n is
+CHUNK = 1000  # windows made at once, always in whole chunks: the first n are the same for any number of samples
 
 
 def load_synthetic_text(options: DataOptions) -> Splits:
@@ -51,7 +51,7 @@ def _words(lengths: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _write_chunk(words: Tensor, lengths: Tensor, followers: Tensor, generator: torch.Generator) -> Tensor:
-    """Whole windows, written side by side one letter at a time; each starts with a word of its own."""
+    """CHUNK windows, written in parallel one letter at a time; each window starts with a random word."""
     text = torch.empty(WINDOW, CHUNK, dtype=torch.uint8)
     word = torch.randint(NUM_WORDS, (CHUNK,), generator=generator)
     place = torch.zeros(CHUNK, dtype=torch.int64)

@@ -8,7 +8,7 @@ from torch.utils.data import Dataset
 
 NUM_BYTES = 256
 MASK = NUM_BYTES
-"""Stands for a hidden token."""
+"""The token that stands in the place of a masked token."""
 
 VOCABULARY_SIZE = NUM_BYTES + 1
 WINDOW = 128
@@ -33,7 +33,7 @@ class TextWindows(Dataset[tuple[Tensor, ...]]):
 
 
 def cut_windows(text: bytes) -> Tensor:
-    """All whole windows of a text; what is left at the end is dropped."""
+    """All whole windows of a text; a shorter rest at the end is dropped."""
     num_windows = len(text) // WINDOW
     if num_windows == 0:
         return torch.empty(0, WINDOW, dtype=torch.uint8)

@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2018), trained from scratch on hidden bytes."""
+"""BERT (Devlin et al. 2018), trained from scratch to predict masked bytes."""
 
 from functools import partial
 
@@ -10,7 +10,7 @@ from potluck.workloads.models.tasks import TASKS
 
 
 def build_bert(vocabulary_size: int, *, layers: int, width: int, heads: int) -> nn.Module:
-    """A BERT with random parameters and a head that names the hidden tokens."""
+    """A BERT with random parameters and a head that predicts the masked tokens."""
     library = load_library()
     config = library.BertConfig(
         vocab_size=vocabulary_size,

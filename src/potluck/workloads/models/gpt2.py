@@ -20,7 +20,7 @@ def build_gpt2(vocabulary_size: int, *, layers: int, width: int, heads: int) -> 
         resid_pdrop=DROPOUT,
         embd_pdrop=DROPOUT,
         attn_pdrop=DROPOUT,
-        bos_token_id=None,  # the defaults are numbers of its own vocabulary
+        bos_token_id=None,  # the defaults are tokens of GPT-2's own vocabulary
         eos_token_id=None,
         use_cache=False,
     )

@@ -8,11 +8,11 @@ from torch import Tensor, nn
 from potluck.core.errors import WorkloadError
 
 DROPOUT = 0.0
-"""Published as 0.1; none here, since a random draw depends on how a batch is split."""
+"""0.1 in the papers; none here, since the random draws of dropout depend on how a batch is split."""
 
 
 class Logits(nn.Module):
-    """A language model of the library that takes tokens and returns logits, and nothing else."""
+    """A language model of the `transformers` library that takes only tokens and returns only logits."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Logits(nn.Module):
 
 
 def load_library() -> Any:
-    """The library, imported when a model needs it: it takes seconds, and is an extra."""
+    """The `transformers` library, imported only when a model needs it: the import takes seconds and may be missing."""
     try:
         return import_module("transformers")
     except ImportError as error:

@@ -1,7 +1,7 @@
 """Residual networks for small images: He et al. 2015, with a 3x3 stem and no pooling before the stages.
 
-Names of parameters are torchvision's, so its tools read our checkpoints. BatchNorm depends on how a
-batch is split: these models are an exception to the promise of the same maths.
+Names of parameters are torchvision's, so torchvision's tools read our checkpoints. BatchNorm depends on how a batch is
+split: these models are an exception to the promise that any split gives the result of one process.
 """
 
 from functools import partial
@@ -13,7 +13,7 @@ from potluck.workloads.models.tasks import TASKS
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions around a shortcut."""
+    """Two 3x3 convolutions, and a shortcut past them."""
 
     expansion = 1
 
@@ -27,7 +27,7 @@ class BasicBlock(nn.Module):
         self.downsample = _shortcut(before, width * self.expansion, stride)
 
     def forward(self, features: Tensor) -> Tensor:
-        """The features plus what the block adds to them."""
+        """The sum of the shortcut and the convolutions, through a ReLU."""
         added = self.relu(self.bn1(self.conv1(features)))
         added = self.bn2(self.conv2(added))
         out: Tensor = self.relu(added.add_(self.downsample(features)))
@@ -35,7 +35,7 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution between two 1x1 that narrow and widen, around a shortcut."""
+    """A 1x1 convolution that narrows, a 3x3 convolution, a 1x1 convolution that widens, and a shortcut past them."""
 
     expansion = 4
 
@@ -51,7 +51,7 @@ class Bottleneck(nn.Module):
         self.downsample = _shortcut(before, width * self.expansion, stride)
 
     def forward(self, features: Tensor) -> Tensor:
-        """The features plus what the block adds to them."""
+        """The sum of the shortcut and the convolutions, through a ReLU."""
         added = self.relu(self.bn1(self.conv1(features)))
         added = self.relu(self.bn2(self.conv2(added)))
         added = self.bn3(self.conv3(added))

@@ -1,4 +1,4 @@
-"""A small convolutional network that keeps Potluck's promise of the same maths over any split."""
+"""A small convolutional network that keeps Potluck's promise: any split of a batch gives the result of one process."""
 
 from functools import partial
 from itertools import pairwise
@@ -12,7 +12,7 @@ NUM_GROUPS = 8
 
 
 class SimpleCNN(nn.Module):
-    """Blocks that each halve the image, and a linear layer over what is left."""
+    """Blocks that each halve the image, and a linear layer over the mean of the last features."""
 
     def __init__(self, num_classes: int, *, widths: tuple[int, ...]) -> None:
         super().__init__()

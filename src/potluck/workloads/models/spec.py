@@ -1,4 +1,4 @@
-"""What Potluck knows of a model before it is built."""
+"""The description of a model from which Potluck builds it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a model is asked to learn from a batch: its loss, and what to measure on held-out data."""
+"""Learning tasks: the loss of a batch, and the scores on held-out data."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -21,7 +21,7 @@ class Task(Protocol):
         ...
 
     def loss(self, model: nn.Module, *batch: Tensor) -> tuple[Tensor, int | Tensor]:
-        """The mean loss over the counted elements, and how many they are: images, or tokens."""
+        """The mean loss over the counted elements (images or tokens), and the number of these elements."""
         ...
 
     def measure(self, model: nn.Module, *batch: Tensor) -> dict[str, Tensor]:
@@ -31,7 +31,7 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Classification:
-    """One label for each image."""
+    """Predict one label for each image."""
 
     def view(self, dataset: Samples) -> Samples:
         return dataset
@@ -47,7 +47,7 @@ class Classification:
 
 @dataclass(frozen=True, slots=True)
 class NextToken:
-    """Each token of a window from those before it; the first one has none and isn't counted."""
+    """Predict each token of a window from the tokens before it; the first token is not counted."""
 
     def view(self, dataset: Samples) -> Samples:
         return dataset
@@ -66,7 +66,7 @@ class NextToken:
 
 @dataclass(frozen=True, slots=True)
 class MaskedToken:
-    """Hidden tokens from those around them; only the hidden ones are counted."""
+    """Predict masked tokens from the tokens around them; only masked tokens are counted."""
 
     def view(self, dataset: Samples) -> Samples:
         return MaskedWindows(dataset)
