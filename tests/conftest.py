@@ -8,6 +8,11 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# A busy computer takes longer for an example, and that is no failure; each test has its timeout.
+settings.register_profile("potluck", deadline=None)
+settings.load_profile("potluck")
 
 SETTLE_S = 3.0
 SET_BY_OTHERS = ("PYTEST_", "TORCHINDUCTOR_")

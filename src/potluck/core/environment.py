@@ -175,7 +175,7 @@ def read_dashboard_password() -> str | None:
 
 def with_dashboard_password(password: str | None) -> dict[str, str]:
     """This process's environment variables and the password, for the dashboard: other users cannot read variables."""
-    return {**os.environ, **({} if password is None else {"POTLUCK_DASHBOARD_PASSWORD": password})}
+    return with_variables({} if password is None else {"POTLUCK_DASHBOARD_PASSWORD": password})
 
 
 _NETWORK_VARIABLES = re.compile(

@@ -175,8 +175,8 @@ class LossDiverged(Event, frozen=True, tag="loss_diverged"):
     """The loss is not a number, or has long been far above that of the first steps. Each process writes it once."""
 
     step: Count  # the first one with such a loss
-    loss: float | None  # None: not a number
-    limit: float | None = None  # a loss at or below this limit has recovered; None: any loss that is a number has
+    loss: Number | None  # None: not a number
+    limit: Number | None = None  # a loss at or below this limit has recovered; None: any loss that is a number has
 
 
 class Evaluated(Event, frozen=True, tag="evaluated"):
@@ -224,8 +224,8 @@ class MachineUsed(Event, frozen=True, tag="machine_used"):
 class Waiting(Event, frozen=True, tag="waiting"):
     """A worker has waited long for other workers since its last step; written again while the wait lasts."""
 
-    step: int  # the last committed step
-    seconds: float  # waited since that step
+    step: Count  # the last committed step
+    seconds: Number  # waited since that step
     what: str  # "group": for a group to form; "gradients" or "evaluation": for the other workers' part of it
     unreachable: dict[str, str] = {}  # machines whose port for gradients cannot be dialled, and the error
     problem: str = ""  # why the last attempt to form a group failed
@@ -241,8 +241,8 @@ class LinePrinted(Event, frozen=True, tag="line_printed"):
     """A line that the script gave to run.print. Every worker writes this event; displays show the line once."""
 
     text: str
-    step: int
-    number: int  # how many such lines came before it at this step
+    step: Count
+    number: Count  # how many such lines came before it at this step
 
 
 class RunEnded(Event, frozen=True, tag="run_ended"):

@@ -19,7 +19,7 @@ _PATIENCE_S = 3.0
 _AGAIN_S = 0.1
 _MOST_VISITORS = 256
 _VISITORS_A_MEMBER = 4  # an agent has two, and users on its machine type commands
-_IDLE_S = 60.0  # without a byte; the host answers a long poll within seconds
+IDLE_S = 320.0  # without a byte: longer than the host lets a machine measure before it answers
 
 
 class Way(NamedTuple):
@@ -171,7 +171,7 @@ class Streams:
                 bridge.finish(False)
                 return
             seen = moved
-            await asyncio.sleep(_IDLE_S)
+            await asyncio.sleep(IDLE_S)
 
     def _join(self, near: End, far: End, way: Way, *, awaits_welcome: bool) -> Bridge:
         bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget)

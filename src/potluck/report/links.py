@@ -21,8 +21,9 @@ class SendingRates:
         if used.address:
             self._machine_at[used.address].add(machine)
         for peer, rate in used.sending_bytes_per_s.items():
-            seconds, count = self._slowness.get((machine, peer), (0.0, 0))
-            self._slowness[machine, peer] = (seconds + 1 / rate, count + 1)
+            if rate > 0:
+                seconds, count = self._slowness.get((machine, peer), (0.0, 0))
+                self._slowness[machine, peer] = (seconds + 1 / rate, count + 1)
 
     def slowest_link(self) -> str:
         """The machine whose link is clearly the slowest; empty if there is none."""

@@ -29,7 +29,7 @@ def list_runs(runs_dir: Path) -> list[RunRow]:
 
 def _row(folder: RunFolder) -> RunRow:
     try:
-        read_yaml(folder.settings_file)
+        read_yaml(folder.settings_file)  # raises if the settings are damaged: a view shows a run without them
         view = read_run(folder)
     except PotluckError:
         return RunRow(folder, {}, RunState(run=folder.name), "damaged")

@@ -39,7 +39,7 @@ def test_the_file_is_an_ordinary_torch_and_zip_file(tmp_path, content):
         assert archive.comment.startswith(b"potluck sha256 ")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.data())
 def test_any_cut_or_flipped_bit_is_noticed(tmp_path_factory, content, data):
     path = tmp_path_factory.mktemp("damaged") / "a.pth"

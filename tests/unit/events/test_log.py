@@ -37,7 +37,7 @@ def test_a_loss_that_is_not_a_number_becomes_null(tmp_path):
     assert next(read_records(path)).event.loss is None
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(cut=st.integers(min_value=0, max_value=10_000))
 def test_a_file_cut_anywhere_reads_as_a_prefix_and_can_be_continued(tmp_path_factory, cut):
     path = tmp_path_factory.mktemp("log") / "log"

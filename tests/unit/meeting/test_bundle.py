@@ -100,7 +100,7 @@ NAMES = st.text(
 ).filter(lambda name: len(os.fsencode(name)) < 200)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(names=st.lists(NAMES, max_size=5), data=st.binary(max_size=2000))
 def test_any_name_and_content_survives(tmp_path_factory, names, data):
     top = tmp_path_factory.mktemp("names")
@@ -157,7 +157,7 @@ def test_bombs_are_refused(tmp_path, monkeypatch):
     assert list(tmp_path.iterdir()) == []
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(place=st.integers(0, 10_000), value=st.integers(0, 255), inside=st.booleans())
 def test_a_changed_byte_anywhere_is_refused_or_harmless(tmp_path_factory, place, value, inside):
     top = tmp_path_factory.mktemp("changed")

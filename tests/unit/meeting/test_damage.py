@@ -168,7 +168,6 @@ def readers_of(file, folder, credential):
 # No shrinking: a case takes a tenth of a second, and says itself what was damaged and how.
 @settings(
     max_examples=200,
-    deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=list(HealthCheck),
 )

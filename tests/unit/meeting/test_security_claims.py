@@ -22,12 +22,13 @@ from potluck.gates.secure import SecureEnd
 from potluck.gates.sockets import is_own_users, prepare
 from potluck.gates.streams import Streams
 from potluck.gates.workers import WorkerSocket
+from potluck.meeting import questions
 from potluck.meeting.access.invitation import FINGERPRINT_BYTES, TOKEN_BYTES, Invitation, fingerprint_of
 from potluck.meeting.access.proof import FailureLimit, prove_join
 from potluck.meeting.access.token import dashboard_password, load_or_make_token, metrics_key, write_metrics_key
 from potluck.meeting.client.client import HostClient, knock
 from potluck.meeting.home import Home
-from potluck.meeting.host import behind_gate, credentials, roster
+from potluck.meeting.host import behind_gate, credentials, host, roster
 from potluck.meeting.host.admission import Door
 from potluck.meeting.host.behind_gate import bind_service
 from potluck.meeting.host.roster import MachineRoster
@@ -211,7 +212,8 @@ def test_keys_are_p_256_and_connections_tls_1_3(tmp_path):
 
 def test_the_numbers_on_the_page_are_those_of_the_code():
     assert entrance.HANDSHAKE_S == behind_gate.HEADERS_S == credentials.STRANGERS_BODY_S == 5
-    assert (entrance._MOST_UNFINISHED, streams._IDLE_S) == (128, 60)
+    assert (entrance._MOST_UNFINISHED, streams.IDLE_S, host.KEEP_ALIVE_S) == (128, 320, 30)
+    assert streams.IDLE_S > questions.MEASURE_S, "a machine that measures must not lose the connection"
     assert (streams._MOST_VISITORS, streams._VISITORS_A_MEMBER) == (256, 4)
     assert (credentials.MOST_JSON_BYTES, credentials.MOST_TOLD_BYTES) == (64 << 10, 2 << 20)
     assert (shipping.MAX_DELIVERY_BYTES, bundle.DEFAULT_LIMIT_BYTES) == (4 << 20, 100 << 20)

@@ -50,7 +50,7 @@ def git_takes(repository, below):
     return {str(Path(name).relative_to(below)) for name in listed if name}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     files=st.sets(PATHS, max_size=12),
     rules=st.dictionaries(st.sampled_from(["", "p/", "p/a/", "p/data/"]), st.lists(PATTERNS, max_size=4), max_size=4),

@@ -142,7 +142,7 @@ keys = st.sampled_from(
 shaped = st.dictionaries(keys, plain | words | st.dictionaries(keys, plain | words, max_size=4), max_size=6)
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_garbage_is_refused_and_breaks_nothing(service, data):
     client, app, _ = service

@@ -91,7 +91,7 @@ TURNS = st.one_of(
 )
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(turns=st.lists(TURNS, max_size=40), batch_bytes=st.integers(1, 50))
 def test_any_fate_of_deliveries_ends_with_the_same_bytes(tmp_path_factory, turns, batch_bytes):
     top = tmp_path_factory.mktemp("shipping")

@@ -76,7 +76,7 @@ def every_split(batch, num_workers):
 
 
 @given(small_clusters(), st.integers(1, 9))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_no_other_split_is_faster(small, batch):
     plan = make_plan(small, batch)
     best_s = min(predict(small, shares).step_s for shares in every_split(batch, len(small.workers)))
@@ -85,7 +85,7 @@ def test_no_other_split_is_faster(small, batch):
 
 
 @given(small_clusters(), st.integers(4, 9))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_machine_to_keep_joins_the_best_ones_in_the_fastest_way(small, batch):
     kept = small.machines[-1]
     best, plan = make_plan(small, batch), make_plan(small, batch, keep=[kept])
@@ -99,7 +99,6 @@ def test_a_machine_to_keep_joins_the_best_ones_in_the_fastest_way(small, batch):
 
 
 @given(small_clusters(), st.integers(1, 9), st.sampled_from(sorted(POLICIES)))
-@settings(deadline=None)
 def test_every_policy_gives_out_the_whole_batch_and_the_same_to_everyone(small, batch, policy):
     plan = make_plan(small, batch, policy)
     assert sum(plan.shares) == batch
@@ -125,7 +124,6 @@ def test_static_is_even_and_proportional_follows_solo_speed():
 
 
 @given(small_clusters(), st.integers(4, 9), st.sampled_from(["static", "proportional"]))
-@settings(deadline=None)
 def test_only_dynamic_leaves_machines_out(small, batch, policy):
     plan = make_plan(small, batch, policy)
     assert min(plan.shares) >= 1

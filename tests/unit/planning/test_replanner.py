@@ -80,7 +80,7 @@ def groups(draw):
     return setting, [paces[index * len(paces) // 40] for index in range(40)]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(groups())
 def test_workers_that_get_the_same_numbers_come_to_the_same_plan_and_no_sample_is_lost(case):
     setting, costs = case
@@ -101,7 +101,7 @@ def test_workers_that_get_the_same_numbers_come_to_the_same_plan_and_no_sample_i
     assert events == same_events
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(groups(), st.integers(1, 39))
 def test_a_group_that_forms_anew_forgets_what_was_counted_in_the_one_before(case, num_steps):
     setting, costs = case

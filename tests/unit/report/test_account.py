@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.run_folder import RunFolder
@@ -57,7 +57,6 @@ seconds = st.floats(0.0, 0.5)
 timings = st.fixed_dictionaries(dict.fromkeys(("data_wait_s", "commit_s", "rest_s", "retry_s"), seconds))
 
 
-@settings(deadline=None)  # the box may be busy
 @given(timings, timings, st.floats(0.01, 0.5), st.floats(0.01, 0.5), st.floats(0.0, 0.2))
 def test_efficiency_and_losses_add_up_to_one(rosa, lily, rosa_s, lily_s, wire_s):
     rosa, lily = {**rosa, "compute_s": rosa_s}, {**lily, "compute_s": lily_s}

@@ -47,6 +47,11 @@ def test_a_link_that_is_slow_for_a_while_is_not_hidden_by_better_times():
     assert told(*good * 5, *bad * 2) == "rosa"
 
 
+def test_a_damaged_rate_of_nothing_is_no_rate():
+    ring = [("rosa", {"lily": 1e6}), ("lily", {"fern": 1e7}), ("fern", {"rosa": 1e6})]
+    assert told(*ring, ("rosa", {"lily": 0.0})) == "rosa"
+
+
 def test_workers_that_share_an_address_are_not_told_apart():
     rates = SendingRates()
     for machine in ("rosa", "lily", "fern"):

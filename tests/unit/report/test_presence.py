@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.run_folder import RunFolder
@@ -148,7 +148,6 @@ def histories(draw):
     return done
 
 
-@settings(deadline=None)  # the box may be busy
 @given(histories())
 def test_any_history_of_joins_losses_and_resumes_is_told_as_it_was(done):
     stretches = {}
@@ -178,7 +177,6 @@ def test_any_history_of_joins_losses_and_resumes_is_told_as_it_was(done):
 spans = st.lists(st.tuples(st.integers(1, 30), st.integers(1, 30)).map(sorted).map(tuple), max_size=6)
 
 
-@settings(deadline=None)  # the box may be busy
 @given(spans, spans)
 def test_spans_are_sets_of_steps(first, second):
     def normal(some):

@@ -173,7 +173,7 @@ class ReplicatedGroup:
             connection.timeout.grown()
             connection.membership.forget_quorum()
         balance.committed(attempt.told, step + 1)
-        connection.committed_at, connection.told_step = now, step
+        connection.committed_at, connection.told_step = now, step + 1
         session.has_committed = True
         self._lease.met(len(roster.members))
         self._settled, self._has_stopped = roster, attempt.someone_leaves

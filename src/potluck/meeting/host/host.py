@@ -39,6 +39,7 @@ from potluck.meeting.host.service import make_service
 from potluck.meeting.transfer.bundle import BundleCache
 from potluck.meeting.wire import GateOrders, Reach
 
+KEEP_ALIVE_S = 30
 _TICK_S = 1.0
 _READ_EVERY_S = 0.9
 _PAUSE_S = 9.0  # for a step, its checkpoint, and the way of both to the host
@@ -134,7 +135,7 @@ class Host:
             ws="none",
             log_level="critical",  # strangers' garbage is not news; the service's own troubles are told once
             access_log=False,
-            timeout_keep_alive=30,
+            timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
             server_header=False,
             proxy_headers=False,
