@@ -1,4 +1,4 @@
-"""What a machine keeps between commands: its membership of a host, its host's secrets, local run folders, bundles."""
+"""The folder ~/.potluck: a machine's membership of a host, a host's secrets, run folders and bundles."""
 
 import os
 import re
@@ -24,7 +24,7 @@ Fingerprint = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 
 
 class HostMembership(BaseModel):
-    """How this machine reaches its host, and what it shows there."""
+    """The host that this machine has joined: name, address, certificate fingerprint, and this machine's credential."""
 
     machine: MachineName
     host: MachineName
@@ -35,7 +35,7 @@ class HostMembership(BaseModel):
 
     @property
     def is_of_own_host(self) -> bool:
-        """Whether this machine is the host itself, or was when it last worked for one."""
+        """Whether the remembered host is this machine itself."""
         return self.host == self.machine
 
 
@@ -62,7 +62,7 @@ class Home:
         return self.folder / "bundles"
 
     def machine_id(self) -> str:
-        """Tells this machine from another of the same name; made once."""
+        """A random id that distinguishes this machine from another of the same name; made once and kept."""
         path = self.folder / "machine-id"
         if not path.exists():
             write_secret(path, secrets.token_hex(8))
@@ -94,14 +94,14 @@ class Home:
         (self.folder / "joined.json").unlink(missing_ok=True)
 
     def is_joined_now(self) -> bool:
-        """Whether runs that start here go to the host: an agent is at work here, or the host itself is."""
+        """Whether runs that start here go to the host: this machine has joined one, and its agent or host runs now."""
         return self.membership() is not None and any(_is_held(self.folder / name) for name in (_AGENT, _HOST))
 
     def has_agent(self) -> bool:
         return _is_held(self.folder / _AGENT)
 
     def check_hosts_nothing(self) -> None:
-        """A machine has one host: it cannot join another while it is one itself."""
+        """Raise if a host runs on this machine: a machine cannot join a host while it is a host itself."""
         if _is_held(self.folder / _HOST):
             raise MeetingError(
                 "this machine is a host itself, in another terminal",
@@ -109,7 +109,7 @@ class Home:
             )
 
     def check_joined_nowhere(self) -> None:
-        """A machine has one host: it cannot be one while it works for another."""
+        """Raise if this machine's agent works for another host: such a machine cannot become a host."""
         known = self.membership()
         if known is not None and not known.is_of_own_host and self.has_agent():
             raise MeetingError(
@@ -120,7 +120,7 @@ class Home:
 
     @contextmanager
     def only_agent(self, wait_s: float = 0.0) -> Iterator[None]:
-        """Be this machine's agent, the only one; the one before may still be on its way out."""
+        """Hold the lock of this machine's only agent; waits up to `wait_s` for an earlier agent to end."""
         with _held(self.folder / _AGENT, wait_s) as is_mine:
             if not is_mine:
                 raise MeetingError(
@@ -131,7 +131,7 @@ class Home:
 
     @contextmanager
     def only_host(self) -> Iterator[None]:
-        """Be this machine's host, the only one."""
+        """Hold the lock of this machine's only host."""
         with _held(self.folder / _HOST) as is_mine:
             if not is_mine:
                 raise MeetingError(
@@ -142,7 +142,7 @@ class Home:
 
 @contextmanager
 def _held(path: Path, wait_s: float = 0.0) -> Iterator[bool]:
-    """Hold a lock file while the block lasts; says whether nobody else does."""
+    """Hold a lock file while the block lasts; yields False if another process holds the lock."""
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:

@@ -1,15 +1,15 @@
-"""Lines that stay true for a while: told when they are new, and told again only after they were gone."""
+"""Filter for repeated lines: a line passes when it is new, and again only after it was absent in between."""
 
 from collections.abc import Sequence
 
 
 class NewLines:
-    """What a terminal has told of the lines that hold now."""
+    """Remembers the lines of the previous call."""
 
     def __init__(self) -> None:
         self._told: Sequence[str] = ()
 
     def of(self, lines: Sequence[str]) -> list[str]:
-        """Those that were not there the last time."""
+        """The lines that were not in the previous call."""
         told, self._told = self._told, lines
         return [line for line in lines if line not in told]

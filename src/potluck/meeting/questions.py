@@ -1,4 +1,4 @@
-"""What a joined machine can be asked to measure, and what it answers: plain data, like the doctor's words."""
+"""Measuring questions to a joined machine and its answers: plain data, like the doctor's in doctor/probing/asks.py."""
 
 from typing import Annotated
 
@@ -9,12 +9,12 @@ from potluck.doctor.probing.asks import ProbeMessage
 
 Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}$")]
 
-MEASURE_S = 300.0  # how long a model may be measured
-SWEEP_S = 120.0  # and all links of a cluster
+MEASURE_S = 300.0  # timeout of one MeasureModel
+SWEEP_S = 120.0  # timeout of one SweepLinks
 
 
 class MeasureModel(ProbeMessage, frozen=True, kw_only=True):
-    """Train a model for a few seconds at several batch sizes, and keep what that showed."""
+    """Train a model for a few seconds at several batch sizes, and store the profile on the machine."""
 
     model: Word
     model_size: Word
@@ -24,37 +24,37 @@ class MeasureModel(ProbeMessage, frozen=True, kw_only=True):
     seconds: Annotated[float, msgspec.Meta(ge=0.1, le=120.0)]
     memory_limit: Word | None = None
     latency_s: float | None = None
-    """Of the machine's link, if that was measured before; and its rate."""
+    """Latency of the machine's link, if a sweep has measured it; `bytes_per_s` is the bandwidth of the same link."""
     bytes_per_s: float | None = None
 
 
 class TellProfiles(ProbeMessage, frozen=True, kw_only=True):
-    """Which profiles of this model are kept there?"""
+    """Ask for the profiles of this model that the machine has stored of itself."""
 
     model: Word
-    """With its size: resnet18-base."""
+    """Model and size: resnet18-base."""
     mixed_precision: Word
 
 
 class ProfilesTold(ProbeMessage, frozen=True, kw_only=True):
-    """The machine's own profiles, each as JSON."""
+    """Profiles of the machine that answers, each as JSON."""
 
     profiles: tuple[str, ...]
 
 
 class SweepLinks(ProbeMessage, frozen=True, kw_only=True):
-    """Take part in a sweep of all links."""
+    """Take part in a sweep: a measurement of all links between the machines."""
 
     meeting: str
     port: Annotated[int, msgspec.Meta(ge=1, le=65535)]
     rank: Annotated[int, msgspec.Meta(ge=0, le=10_000)]
     machines: tuple[Word, ...]
     address: str
-    """Where this machine listens."""
+    """The address on which this machine listens."""
 
 
 class LinkSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """A link, or the ring of all."""
+    """Measured cost of one link, or of the ring over all machines."""
 
     latency_s: float
     bytes_per_s: float
@@ -62,7 +62,7 @@ class LinkSeen(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinksSwept(ProbeMessage, frozen=True, kw_only=True):
-    """What all found alike; pairs by their names, in the order of the machines."""
+    """Result of a sweep, equal on all machines; a key of `pairs` is two names, in the order of SweepLinks.machines."""
 
     ring: LinkSeen
     pairs: dict[str, LinkSeen]

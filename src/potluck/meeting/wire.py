@@ -1,4 +1,4 @@
-"""What travels between machines and the host, as checked types."""
+"""Messages between machines and the host, as types that check their values."""
 
 import ssl
 from ipaddress import IPv4Address
@@ -20,7 +20,7 @@ Address = Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
 
 
 def _read_as(kind: Any) -> AfterValidator:
-    """Text that the doctor reads as this kind of message."""
+    """Validator: the text must be JSON of this msgspec type."""
 
     def check(text: str) -> str:
         try:
@@ -34,20 +34,20 @@ def _read_as(kind: Any) -> AfterValidator:
 
 MDNS_SERVICE = "_potluck._tcp.local."
 GOODBYE = b"goodbye"
-"""What a host writes to the agent of its own machine when it ends in order."""
+"""A host that shuts down in order writes this to the stdin of its own machine's agent."""
 PROOF_HEADER = "X-Potluck-Proof"
 ANSWER_S = 75.0  # importing torch may take a minute
-POLL_S = 5.0  # how long the host keeps a question open when there is no news
+POLL_S = 5.0  # how long the host holds a long poll when there is no news
 
 
 class WireMessage(BaseModel):
-    """Everything on the wire: unknown keys are refused, so that two versions never half-understand each other."""
+    """Base of all messages: unknown keys are refused, so that two versions of Potluck never misread each other."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 def _certificate(pem: str) -> str:
-    ssl.PEM_cert_to_DER_cert(pem)  # ValueError if it is none
+    ssl.PEM_cert_to_DER_cert(pem)  # ValueError if `pem` is no certificate
     return pem
 
 
@@ -60,35 +60,35 @@ class Introduction(WireMessage):
     cores: int = Field(ge=1, le=100_000)
     address: Address
     firewall_command: Typed = Field(validation_alias=AliasChoices("firewall_command", "let_in"))
-    """What to type on it, so that the machines next to it can dial its gate; `let_in` in earlier rosters."""
+    """Command that lets machines of this machine's network dial its gate; named `let_in` in earlier rosters."""
     user: Short = ""
     certificate: Annotated[str, Field(max_length=4000), AfterValidator(_certificate)]
-    """What its gate shows to the others' gates."""
+    """The TLS certificate that this machine's gate shows to other gates."""
     versions: dict[Short, Short] = Field(max_length=20)
     can_train: bool = True
 
 
 class JoinRequest(WireMessage):
-    """Asks to be let in; the proof of the token is in a header, over these bytes."""
+    """Request to join a host; PROOF_HEADER carries the proof of the token, computed over these bytes."""
 
     challenge: Short
     facts: Introduction
     clock_ahead_s: float = Field(allow_inf_nan=False)
-    """This machine's clock minus the host's, by the middle of a round trip."""
+    """This machine's clock minus the host's, both taken at the middle of a round trip."""
     round_trip_s: float = Field(ge=0, allow_inf_nan=False)
 
 
 class JoinAnswer(WireMessage):
-    """Let in."""
+    """The host has admitted the machine."""
 
     host: MachineName
     credential: Short
     proof: Digest
-    """That the host knows the token too."""
+    """Proof that the host knows the token too."""
 
 
 class VersionAnswer(WireMessage):
-    """The only thing that anybody may ask."""
+    """Answer to GET /version, the only request that needs neither a credential nor a proof."""
 
     potluck: str
     host: str
@@ -97,7 +97,7 @@ class VersionAnswer(WireMessage):
 
 
 class WorkerReport(WireMessage):
-    """Where one worker of a run stands, as its machine tells it."""
+    """State of one worker of a run, as its machine reports it."""
 
     run: Name
     worker: int = Field(ge=0, le=1_000_000)
@@ -105,18 +105,18 @@ class WorkerReport(WireMessage):
     message: Annotated[str, Field(max_length=20_000)] = ""
     restarts: int = Field(default=0, ge=0)
     start_number: int = Field(default=1, ge=1)
-    """Which of the run's starts this is about."""
+    """The start of the run that this report is about; see RunRecord.start_number."""
     is_home: bool = False
-    """Whether everything that it wrote has reached the host."""
+    """Whether everything that the worker wrote has reached the host."""
 
 
 class Reach(WireMessage):
-    """Where a machine's gate may be dialled, best first."""
+    """Addresses at which a machine's gate may be dialled, best first, and its port."""
 
     addresses: list[Address] = Field(max_length=32)
     port: Port
     seen_at: Address | None = None
-    """Where the host saw it come from; another one than its own, if something translates its addresses."""
+    """Source address of the machine's reports at the host; behind NAT it is none of `addresses`."""
 
     @property
     def is_translated(self) -> bool:
@@ -124,26 +124,26 @@ class Reach(WireMessage):
 
     @property
     def candidates(self) -> list[str]:
-        """Where to dial it: where it was seen comes last, since a forwarded port may lead back to it."""
+        """Addresses to dial. Behind NAT `seen_at` is the last one, since a port may be forwarded from there."""
         return [*self.addresses, *([self.seen_at] if self.seen_at and self.is_translated else [])]
 
 
 class LinkReport(WireMessage):
-    """How a machine reaches another."""
+    """How the reporting machine reaches `machine`."""
 
     machine: MachineName
     way: Literal["here", "direct", "relayed", "down"]
     dialled: bool = False
-    """By the machine that reports; else the other one dialled."""
+    """True if the reporting machine opened the connection, False if the other machine did."""
     round_trip_s: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     trouble: Short = ""
 
 
 class Report(WireMessage):
-    """What a machine tells when something has changed, and first of all after a pause."""
+    """State of a machine, sent to the host when it changes and when a silent host answers again."""
 
     devices: list[Short] | None = Field(default=None, max_length=64)
-    """None while the machine still gets ready."""
+    """None until the machine has counted its devices."""
     reach: Reach | None = None
     links: list[LinkReport] = Field(default=[], max_length=5000)
     workers: list[WorkerReport] = Field(default=[], max_length=1000)
@@ -151,7 +151,7 @@ class Report(WireMessage):
 
 
 class PollRequest(WireMessage):
-    """Asks for work, and waits if nothing has changed since the orders with this digest."""
+    """Long poll for orders: the host waits with its answer while the orders still have the digest `known`."""
 
     known: Short = ""
 
@@ -166,11 +166,11 @@ class RunTask(WireMessage):
 
 
 class Assignment(WireMessage):
-    """One run's part for one machine."""
+    """One machine's part in one run."""
 
     run: Name
     run_id: str
-    """Tells this run from another of the same name that this machine may remember."""
+    """Distinguishes this run from another of the same name whose folder this machine may still have."""
     phase: Order
     task: RunTask
     started_by: Short
@@ -180,18 +180,18 @@ class Assignment(WireMessage):
     lighthouse_port: int
     secret: str
     runs_dir: str | None
-    """Where the host's own machine writes: straight into the run's folder."""
+    """Folder of all runs on the host's own machine, whose workers write straight into it; None on other machines."""
     start_number: int = 1
-    """Workers of an earlier start end before those of this one begin."""
+    """Number of the run's start; workers of an earlier start end before workers of this start begin."""
     is_resumed: bool = False
     is_direct: bool = False
-    """Gradients go from machine to machine in the open, not through the gates."""
+    """Gradients go from machine to machine unencrypted, past the gates."""
     fetches_checkpoint: bool = False
-    """Nobody else in this run has the host's newest checkpoint: this machine gets it."""
+    """This machine fetches the host's newest checkpoint: the run is resumed, and the host does not train in it."""
 
 
 class Visit(WireMessage):
-    """A visit of the doctor's that is going on, and what a machine has to answer now; number 0 is no question."""
+    """An open visit (a series of questions to machines) and this machine's current question; number 0 means none."""
 
     visit: Name
     number: int = Field(default=0, ge=0)
@@ -199,22 +199,22 @@ class Visit(WireMessage):
 
 
 class VisitBegun(WireMessage):
-    """A new visit: the machines that can be asked, those that should be here, and the runs that are on."""
+    """A new visit: the machines that can be asked, the machines that are away, and the runs in progress."""
 
     visit: Name
     machines: dict[MachineName, str]
-    """By name, their loopback addresses on all of them."""
+    """Each machine's loopback address, which is the same on all machines, by the machine's name."""
     gates: dict[MachineName, Reach]
     links: list[dict[str, Any]]
-    """As `potluck status` has them."""
+    """Links between machines, as in `potluck status --json`."""
     devices: dict[MachineName, list[str]]
-    """Those that each trains on; none while it still gets ready."""
+    """Devices that each machine trains on; empty until the machine has counted them."""
     absent: list[MachineName]
     runs: list[Name]
 
 
 class VisitQuestion(WireMessage):
-    """A question to one machine, in the words of the doctor or of whoever measures (JSON)."""
+    """A question to one machine; `ask` is JSON of `questions.Ask`."""
 
     machine: MachineName
     patience_s: float = Field(default=ANSWER_S, gt=0, le=600)
@@ -222,7 +222,7 @@ class VisitQuestion(WireMessage):
 
 
 class VisitAnswer(WireMessage):
-    """The answer, or in one sentence why there is none."""
+    """A machine's answer, as JSON of `questions.Answer`, or in one sentence why there is none."""
 
     number: int = Field(ge=0)
     answer: Annotated[str, Field(max_length=1_000_000), _read_as(Answer)] | None = None
@@ -230,7 +230,7 @@ class VisitAnswer(WireMessage):
 
 
 class GateMember(WireMessage):
-    """A machine that the gates of all others let in."""
+    """A machine that the gates of all other machines let in."""
 
     machine: MachineName
     number: int
@@ -240,7 +240,7 @@ class GateMember(WireMessage):
 
 
 class GateOrders(WireMessage):
-    """Who is a member now, and which machines have a part in what."""
+    """Settings for all gates: the current members, and the machines of each run."""
 
     block: str
     host: MachineName
@@ -249,26 +249,26 @@ class GateOrders(WireMessage):
 
 
 class Orders(WireMessage):
-    """All that a machine should be doing now."""
+    """Everything that a machine should be doing now."""
 
     gate: GateOrders
     assignments: list[Assignment]
     visits: list[Visit] = []
     leave: bool = False
     is_sent_away: bool = False
-    """By another machine: what this one knows of the host is worth nothing any more."""
+    """Another machine asked for this leave: the host forgets this machine and its credential."""
     trouble: list[str] = []
-    """Lines for the person at this machine: whom it cannot reach, who waits for whom, and what to type."""
+    """Lines to print on this machine: machines that it cannot reach, workers that wait for others, and what to type."""
     digest: str
 
     def unchanged(self) -> "Orders":
-        """The answer to a machine that knows these orders: the digest says so, and nothing else is in it."""
+        """The answer to a machine that already has these orders: the same digest, and no content."""
         gate = self.gate.model_copy(update={"members": [], "runs": {}})
         return Orders(gate=gate, assignments=[], digest=self.digest)
 
 
 class RunRequest(WireMessage):
-    """Asks for a run on everyone joined, or on some."""
+    """Request for a run on all joined machines, or on some of them."""
 
     name: Name | None = None
     resume: bool = False
@@ -279,7 +279,7 @@ class RunRequest(WireMessage):
 
 
 class NewsRequest(WireMessage):
-    """Asks for what was written since: how far each file has been read."""
+    """Long poll for new lines of a run's files; `offsets` says how far each file has been read."""
 
     offsets: dict[Annotated[str, Field(max_length=200)], Annotated[int, Field(ge=0)]] = Field(
         default={}, max_length=2000
@@ -287,7 +287,7 @@ class NewsRequest(WireMessage):
 
 
 class Problem(WireMessage):
-    """A refusal: what happened, and the fix."""
+    """Body of an error response: what happened, and the fix."""
 
     error: str
     fix: str

@@ -1,1 +1,1 @@
-"""How a machine is let in and reached: token, proof, invitation, addresses. No host and no agent in here."""
+"""Admission and reachability of machines: token, proof, invitation, addresses. Imports neither host nor agent."""

@@ -1,4 +1,4 @@
-"""A joined machine's gate: its port, what the host's orders mean for it, and what it tells the host of its links."""
+"""Helpers for a machine's gate: open its port, turn the host's orders into its settings, report its links."""
 
 import socket
 
@@ -9,11 +9,11 @@ from potluck.meeting.access.networks import best_first, read_interfaces
 from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report
 
 _NUM_TRIED = 20
-_EVERYWHERE = "0.0.0.0"  # noqa: S104  only members get past it, and a laptop changes its addresses
+_EVERYWHERE = "0.0.0.0"  # noqa: S104  a gate lets only members in, and a laptop's addresses change
 
 
 def as_settings(orders: GateOrders, machine: str, *, first: str = "", service: str = "") -> Settings:
-    """The host's orders as a gate takes them; `first` is where this machine knows its host to be."""
+    """Gate settings from the host's orders; the host's address `first` is dialled before its others."""
     members = []
     for one in orders.members:
         known = [first] if first and one.machine == orders.host else []
@@ -37,7 +37,7 @@ def as_settings(orders: GateOrders, machine: str, *, first: str = "", service: s
 
 
 def bind_gate(wanted: int, *, is_fixed: bool) -> socket.socket:
-    """This machine's one port: the one that was asked for, or the next free one."""
+    """Listen on the wanted port, this machine's only one; unless `is_fixed`, on the next free port if it is taken."""
     last: OSError | None = None
     for port in range(wanted, wanted + (1 if is_fixed else _NUM_TRIED)):
         try:
@@ -52,18 +52,18 @@ def bind_gate(wanted: int, *, is_fixed: bool) -> socket.socket:
 
 
 def own_reach(port: int) -> Reach:
-    """Where others may dial this machine."""
+    """Addresses and port at which other machines may dial this machine's gate."""
     return Reach(addresses=[interface.address for interface in best_first(read_interfaces())], port=port)
 
 
 def without_times(report: Report) -> Report:
-    """A report without what changes all the time, to see whether it is worth sending."""
+    """The report without round-trip times: a report that differs only in these is not worth sending."""
     links = [link.model_copy(update={"round_trip_s": None}) for link in report.links]
     return report.model_copy(update={"links": links})
 
 
 def link_reports(gate: GateProcess) -> list[LinkReport]:
-    """How this machine reaches the others, without what is only counted."""
+    """This machine's links to the others, as its gate last reported them."""
     return [
         LinkReport(
             machine=link.machine,

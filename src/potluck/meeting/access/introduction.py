@@ -1,4 +1,4 @@
-"""How a machine introduces itself at the door: a snapshot of it in the words of the wire."""
+"""Builds the Introduction that a machine sends when it joins, from a snapshot of its facts."""
 
 import getpass
 import os
@@ -21,7 +21,7 @@ def introduce(
     gate_port: int,
     can_train: bool = True,
 ) -> Introduction:
-    """This machine, for the roster and for the checks at the door."""
+    """This machine's Introduction, for the admission checks and the roster."""
     software, system = seen.software, seen.system
     return Introduction(
         machine=machine,
@@ -45,5 +45,5 @@ def introduce(
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (OSError, KeyError):  # a user id without an entry
+    except (OSError, KeyError):  # the user id has no entry in the password database
         return str(os.getuid())

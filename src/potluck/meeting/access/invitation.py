@@ -1,4 +1,4 @@
-"""The one line to paste: where the host is, the token that lets in, and the fingerprint that proves it is the host."""
+"""The line that a user pastes to join: the host's address, the token, and the fingerprint of the host's certificate."""
 
 import base64
 import binascii
@@ -11,7 +11,7 @@ from potluck.core.errors import MeetingError
 from potluck.gates.identity import digest_of
 
 _VERSION = "p1"
-# 128 bits of SHA-256: finding a second certificate with the same ones is out of reach, and the line stays short.
+# 128 bits of SHA-256: nobody can make another certificate with the same bits, and the line stays short.
 FINGERPRINT_BYTES = 16
 TOKEN_BYTES = 16
 _CHECK_BYTES = 4
@@ -39,7 +39,7 @@ class Invitation:
 
 
 def fingerprint_of(der: bytes) -> bytes:
-    """What a machine that joins compares of the host's certificate."""
+    """The bytes of a certificate's digest by which a joining machine recognises its host."""
     return digest_of(der)[:FINGERPRINT_BYTES]
 
 
@@ -50,7 +50,7 @@ def spell_token(token: bytes) -> str:
 
 
 def read_token(text: str) -> bytes:
-    """A token that somebody has typed."""
+    """Parse a typed token; dashes, spaces and case do not matter."""
     letters = text.replace("-", "").replace(" ", "").upper()
     try:
         token = base64.b32decode(letters + "=" * (-len(letters) % 8))
@@ -62,7 +62,7 @@ def read_token(text: str) -> bytes:
 
 
 def read_invitation(text: str) -> Invitation:
-    """The invitation in a pasted line; a line that was cut or changed on the way is recognised."""
+    """Parse a pasted line; a checksum detects a line that was cut or changed."""
     text = text.strip().removeprefix("potluck join ").strip()
     parts = text.split("-", _NUM_PARTS - 1)
     if len(parts) != _NUM_PARTS or parts[0] != _VERSION:

@@ -1,4 +1,4 @@
-"""This machine's addresses that others can reach, best first, each with the reason."""
+"""This machine's addresses that other machines can reach, best first."""
 
 import ipaddress
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ _EVERYWHERE = "0.0.0.0/0"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReachableInterface:
-    """One address of a network interface, as far as it matters for being reached."""
+    """One IPv4 address of a network interface, with its kind and routing."""
 
     name: str
     address: str
     network: str
-    """The addresses next to it: 192.168.1.0/24."""
+    """The subnet of `address`: 192.168.1.0/24."""
     kind: str = WIRED
     has_default_route: bool = False
 
@@ -28,18 +28,18 @@ class ReachableInterface:
 
 
 def is_usable(interface: ReachableInterface) -> bool:
-    """Whether another computer could dial it: not loopback, not a bridge for containers, not self-assigned."""
+    """Whether another machine could dial the address: it is not loopback, a container bridge or link-local."""
     return interface.kind in _ORDER and not ipaddress.ip_address(interface.address).is_link_local
 
 
 def best_first(interfaces: list[ReachableInterface]) -> list[ReachableInterface]:
-    """Those that others can reach: cable before wireless before tunnel, the default route before others."""
+    """The usable interfaces: wired before wireless before tunnel; within a kind, the default route first."""
     usable = [interface for interface in interfaces if is_usable(interface)]
     return sorted(usable, key=lambda i: (_ORDER.index(i.kind), not i.has_default_route, i.name))
 
 
 def read_interfaces() -> list[ReachableInterface]:
-    """What there is on this machine, now."""
+    """All IPv4 addresses of this machine's interfaces that are up."""
     default = {route.interface for route in machine.read_routes() if route.network == _EVERYWHERE}
     return [
         ReachableInterface(
@@ -56,7 +56,7 @@ def read_interfaces() -> list[ReachableInterface]:
 
 
 def check_ipv4(text: str) -> str:
-    """An address as a person wrote it."""
+    """The typed text as an IPv4 address; raises MeetingError if it is none."""
     try:
         return str(ipaddress.IPv4Address(text))
     except ValueError:
@@ -64,7 +64,7 @@ def check_ipv4(text: str) -> str:
 
 
 def find_interface(address: str) -> ReachableInterface:
-    """The interface that has this address."""
+    """This machine's interface that has the address; raises MeetingError if there is none."""
     interfaces = read_interfaces()
     for interface in interfaces:
         if interface.address == address:

@@ -1,4 +1,4 @@
-"""Showing that one knows the token without sending it, once: a challenge, an answer, and a limit on wrong ones."""
+"""Challenge-response proof of the token, which is never sent: single-use challenges, and a limit on wrong answers."""
 
 import hmac
 import secrets
@@ -16,21 +16,21 @@ LIFETIME_S = 60.0
 
 
 def prove_join(token: bytes, challenge: str, fingerprint: bytes, body: bytes) -> str:
-    """The answer to a challenge: good for this host, this request and this once."""
+    """A machine's proof of the token: an HMAC that is valid only for this challenge, this host and this request."""
     return prove(token, "join", challenge.encode(), fingerprint, body).hex()
 
 
 def prove_back(token: bytes, challenge: str, fingerprint: bytes) -> str:
-    """The host's own proof: whoever announces itself as a host must know the token as well."""
+    """The host's proof of the token, by which a joining machine sees that the host knows the token too."""
     return prove(token, "host", challenge.encode(), fingerprint).hex()
 
 
 class Challenges:
-    """Challenges that cost the host no memory before they are answered rightly, and each of which works once."""
+    """Single-use challenges, authenticated by an HMAC: the host stores a challenge only once it is used."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._key = secrets.token_bytes(32)  # another one after a restart: old challenges are void then
+        self._key = secrets.token_bytes(32)  # new at every start: challenges from before a restart are void
         self._used: dict[str, float] = {}
 
     def new(self) -> str:
@@ -38,7 +38,7 @@ class Challenges:
         return (content + self._tag(content)).hex()
 
     def use(self, challenge: str) -> bool:
-        """Whether it is one of ours, still fresh and never used before; from now on it is used."""
+        """Whether this host made the challenge, and it has neither expired nor been used; marks it as used."""
         now = self._clock()
         self._used = {used: ends for used, ends in self._used.items() if ends > now}
         try:
@@ -59,7 +59,7 @@ class Challenges:
 
 
 class FailureLimit:
-    """A few wrong answers a minute from one address; then it has to wait."""
+    """Rate limit on wrong answers: after `most` within `within_s` from one address, the address has to wait."""
 
     def __init__(
         self, most: int = 10, within_s: float = 60.0, addresses: int = 1000, clock: Callable[[], float] = time.monotonic
@@ -78,9 +78,9 @@ class FailureLimit:
         return max(0.0, times[0] + self._within_s - self._clock())
 
     def failed(self, address: str) -> None:
-        """One more wrong answer from there."""
+        """Count a wrong answer from this address."""
         times = self._failures.pop(address, deque(maxlen=self._most))
         times.append(self._clock())
         self._failures[address] = times
-        while len(self._failures) > self._num_addresses:  # the one that failed longest ago is forgotten
+        while len(self._failures) > self._num_addresses:  # forget the address whose last failure is the oldest
             del self._failures[next(iter(self._failures))]

@@ -1,4 +1,4 @@
-"""The host's token, and keys made of it that are good for one thing: they can be handed on where the token must not."""
+"""The host's token, and single-purpose keys derived from it, which can be handed out where the token must not."""
 
 import base64
 import hmac
@@ -28,17 +28,17 @@ def kept_token(folder: Path) -> bytes | None:
 
 
 def metrics_key(token: bytes) -> str:
-    """What lets a program read the metrics, and do nothing else."""
+    """The key with which a program may read the metrics, and do nothing else."""
     return _derive(token, "metrics").hex()
 
 
 def write_metrics_key(folder: Path, token: bytes) -> None:
-    """Where a scraper's administrator finds it."""
+    """Write the metrics key to a file, for whoever configures a Prometheus scraper."""
     write_secret(folder / _METRICS_FILE, metrics_key(token))
 
 
 def dashboard_password(token: bytes) -> str:
-    """What people type to see the dashboard from elsewhere: 80 bits, in groups."""
+    """The password for the dashboard from other machines: 80 bits, in groups of four characters."""
     text = base64.b32encode(_derive(token, "dashboard")[:_PASSWORD_BYTES]).decode()
     return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
 
