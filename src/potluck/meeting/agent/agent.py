@@ -1,4 +1,4 @@
-"""A joined machine's agent: one loop that hears what to do, and lets workers and other threads do it."""
+"""A joined machine's agent: one loop that receives orders, and has workers and other threads carry them out."""
 
 import queue
 import threading
@@ -38,11 +38,11 @@ from potluck.meeting.workers.messages import ToForkServer, WorkerNews
 _LOOK_S = 0.2
 _LAST_DELIVERY_S = 2.0
 _GOODBYE_S = 2.0
-LEAVE_S = 9.0  # for the step, before workers are killed: Ctrl-C ends a command within 15 s
+LEAVE_S = 9.0  # for the current step, before workers are killed: Ctrl-C has to end a command within 15 s
 
 
 class Agent:
-    """Runs until it is told to leave, here or by the host. Its state belongs to the thread that calls `run`."""
+    """Runs until `leave` is called or the host asks it to leave. Only the thread that calls `run` touches its state."""
 
     def __init__(
         self,
@@ -75,14 +75,14 @@ class Agent:
         self._refusal: MeetingError | None = None
         self._silent_since: float | None = None
         self.was_sent_away = False
-        """By another machine of the cluster: the host does not know this one any more."""
+        """Another machine of the cluster made this one leave: the host does not know this machine any more."""
 
     def leave(self, step_s: float = LEAVE_S, *, in_silence: bool = False) -> None:
-        """Stop after the step, send everything home, say goodbye. Safe in a signal handler and in any thread."""
+        """Stop after the step, send all files and a goodbye to the host. Safe in a signal handler and in any thread."""
         self._inbox.put(LeaveRequest(step_s=step_s, in_silence=in_silence))
 
     def run(self) -> None:
-        """Work until leaving is done; raises what the host refused."""
+        """Work until this machine has left; raises the error if the host has refused this machine."""
         self._fork_client.start()
         self._host_line.start()
         if self._devices is None:
@@ -94,17 +94,17 @@ class Agent:
         finally:
             self._host_line.hang_up()
             self._visited.close()
-            self._fork_client.close(0.0)  # the workers had their time
+            self._fork_client.close(0.0)  # the workers had their time in _wind_down
             self._host_line.close(_LAST_DELIVERY_S)
         if self._refusal is not None:
             raise self._refusal
         if not self._leaving.in_silence:
             self._say_goodbye()
 
-    # What this machine hears
+    # Incoming messages
 
     def _turn(self) -> None:
-        """Take what has come, or wait a moment for it; do what follows from it; tell the host how things stand."""
+        """Handle queued messages, waiting a moment for the first; follow the orders; queue a report to the host."""
         messages = list(_messages(self._inbox))
         for message in messages:
             self._take(message)
@@ -119,8 +119,8 @@ class Agent:
     def _take(self, message: AgentMessage) -> None:
         match message:
             case Orders():
-                self._gate.follow(message)  # first of all: whoever is to be dialled must be known to it
-                self._visited.follow(message.visits)  # at once: an examination is many short questions
+                self._gate.follow(message)  # first: the gate must know the machines that workers and visits will dial
+                self._visited.follow(message.visits)  # at once: an examination consists of many short questions
                 self._orders = message
             case HostHeard():
                 if self._silent_since is not None:
@@ -166,7 +166,7 @@ class Agent:
             self._fork_client = ForkClient(self._inbox.put)
             self._fork_client.start()
 
-    # What this machine does
+    # Following orders
 
     def _follow(self, orders: Orders) -> None:
         if orders.leave and self._leaving is None:
@@ -177,7 +177,7 @@ class Agent:
         wanted = {assignment.run: assignment for assignment in orders.assignments}
         for name, assignment in wanted.items():
             if self._is_of_earlier_start(assignment):
-                self._runs[name].stop()  # its last step, and then this start can begin
+                self._runs[name].stop()  # the new start begins when these workers have ended
                 continue
             if name not in self._runs:
                 if self._leaving is not None:
@@ -185,13 +185,13 @@ class Agent:
                 self._runs[name] = self._take_on(assignment)
             self._runs[name].follow(assignment, orders.gate)
         for name in self._runs.keys() - wanted.keys():
-            # All of it is at the host, or the host does not know the run any more.
+            # All files of the run are at the host, or the host does not know the run any more.
             over = self._runs.pop(name)
             over.stop()
             self._terminal.tell(over_line(name, read_pace(over.folder)))
 
     def _is_of_earlier_start(self, assignment: Assignment) -> bool:
-        """Whether workers here still train for an earlier start of the run; once they do not, it is forgotten."""
+        """Whether workers here still train for an earlier start of the run; forgets that start once they have ended."""
         run = self._runs.get(assignment.run)
         if run is None or run.assignment.start_number == assignment.start_number:
             return False
@@ -211,7 +211,7 @@ class Agent:
         self._fork_client.send(message)
 
     def _wind_down(self, leaving: LeaveRequest) -> None:
-        """Let the workers finish their step, and wait until what they wrote is at the host."""
+        """Let the workers finish their step, and wait until their files are at the host."""
         for run in self._runs.values():
             run.stop()
         left_at = time.monotonic()
@@ -225,7 +225,7 @@ class Agent:
                     break
                 self._turn()
 
-    # What this machine tells
+    # Reports and status
 
     def _report(self, *, is_leaving: bool = False) -> Report:
         return Report(
@@ -259,7 +259,7 @@ class Agent:
 
 
 def _messages(inbox: "queue.SimpleQueue[AgentMessage]") -> Iterator[AgentMessage]:
-    """All that has come; waits a moment for the first."""
+    """All queued messages; waits up to _LOOK_S for the first."""
     try:
         yield inbox.get(timeout=_LOOK_S)
         while True:

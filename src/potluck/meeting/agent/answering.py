@@ -1,4 +1,4 @@
-"""A joined machine while it is visited: answers what the host carries here, in a thread for each visit."""
+"""Answers the questions of visits, which the host relays to this machine: one thread per visit."""
 
 import queue
 import threading
@@ -21,7 +21,7 @@ _END_S = 2.0
 
 
 class Visited:
-    """All visits to this machine. For one thread."""
+    """All open visits of this machine. Not thread-safe."""
 
     def __init__(self, membership: HostMembership, gate: str, threads: int | None = None) -> None:
         self._membership = membership
@@ -30,7 +30,7 @@ class Visited:
         self._visits: dict[str, _Attendance] = {}
 
     def follow(self, visits: list[Visit]) -> None:
-        """Answer what is asked; a visit that is not among them is over."""
+        """Answer the questions of these visits, and end every visit that is not among them."""
         for over in self._visits.keys() - {visit.visit for visit in visits}:
             self._visits.pop(over).end()
         for visit in visits:
@@ -39,7 +39,7 @@ class Visited:
             self._visits[visit.visit].hear(visit)
 
     def close(self) -> None:
-        """End all visits. One that is in the middle of something is not waited for long."""
+        """End all visits; waits at most _END_S for each."""
         attended = list(self._visits.values())
         self.follow([])
         for one in attended:
@@ -47,7 +47,7 @@ class Visited:
 
 
 class _Attendance:
-    """One visit: ports that it has opened and a process with torch stay until its end."""
+    """The thread of one visit. Ports and the torch process that the visit has opened stay until the visit ends."""
 
     def __init__(self, membership: HostMembership, visit: str, gate: str, threads: int | None) -> None:
         self._membership = membership
@@ -96,7 +96,7 @@ class _Attendance:
             except HostSilentError:
                 self._over.wait(_AGAIN_S)
                 continue
-            except MeetingError:  # the host does not want it any more
+            except MeetingError:  # the host does not want the answer any more
                 pass
             return
 
@@ -108,6 +108,6 @@ def _answer(station: LocalStation, measuring: MeasuringStation, visit: Visit) ->
         answer = measuring.ask(question) if is_to_measure else station.ask(question)
     except MeetingError as error:
         return VisitAnswer(number=visit.number, error=str(error.args[0])[:300])
-    except Exception as error:  # noqa: BLE001  whatever goes wrong here is for whoever asked
+    except Exception as error:  # noqa: BLE001  whoever asked gets the error as the answer
         return VisitAnswer(number=visit.number, error=f"{type(error).__name__}: {error}"[:300])
     return VisitAnswer(number=visit.number, answer=msgspec.json.encode(answer).decode())

@@ -1,4 +1,4 @@
-"""The agent's two threads that talk to the host: one hears orders, the other sends reports and what workers wrote."""
+"""The agent's two threads that talk to the host: one polls for orders, the other sends reports and workers' files."""
 
 import queue
 import threading
@@ -29,7 +29,7 @@ _TROUBLE_S = 10.0
 
 
 class HostLine:
-    """Both threads. They keep nothing that the agent's loop reads: all that they find out is posted to it."""
+    """Both threads. They share no state with the agent's loop: everything that they learn is posted as a message."""
 
     def __init__(self, membership: HostMembership, post: Callable[[AgentMessage], None]) -> None:
         self._membership = membership
@@ -44,26 +44,26 @@ class HostLine:
         self._delivering.start()
 
     def deliver(self, delivery: Delivery) -> None:
-        """This is how things stand now; what was handed over before counts no more."""
+        """Queue this machine's current report and files; only the latest delivery counts."""
         self._deliveries.put(delivery)
 
     def report_again(self) -> None:
-        """The host was away, and may have forgotten what it was told."""
+        """Send the report again: a host that was away may have forgotten it."""
         self._forgotten.set()
 
     def hang_up(self) -> None:
-        """No more words to the host; returns at once."""
+        """Send nothing more to the host; returns at once."""
         self._over.set()
 
     def close(self, patience_s: float) -> None:
-        """Hang up, and let a delivery that is on its way end; the other thread only waits for an answer."""
+        """Hang up, and wait up to `patience_s` for a delivery in progress; the polling thread may be left waiting."""
         self._over.set()
         self._delivering.join(patience_s)
 
     def _listen(self) -> None:
-        """Ask for orders, and wait for them."""
+        """Long poll for orders, and post them when they change."""
         known = ""
-        # The doctor's questions come this way, also where large packets are lost.
+        # The doctor's questions come with the orders, and must arrive even where the network loses large packets.
         with HostClient.of(self._membership, timeout_s=POLL_S + 5, with_small_packets=True) as client:
             while not self._over.is_set():
                 try:
@@ -80,7 +80,7 @@ class HostLine:
                     self._post(orders)
 
     def _deliver(self) -> None:
-        """Send what was written, and say how the workers stand."""
+        """Send the workers' files, then this machine's report."""
         deliverer = _Deliverer(self._post)
         with HostClient.of(self._membership) as client:
             delivery = self._deliveries.get()
@@ -103,7 +103,7 @@ class HostLine:
                 except MeetingError as error:
                     self._post(Trouble(f"the host refuses a report: {error.args[0]}"))
                     is_busy = False
-                except OSError as error:  # a folder that was moved, a full disk: what was written goes home later
+                except OSError as error:  # a folder that was moved, a full disk: the files are sent later
                     trouble = as_disk_error(error) or error
                     self._post(Trouble(f"what this machine wrote cannot be sent just now: {trouble}"))
                     self._over.wait(_TROUBLE_S)
@@ -121,12 +121,12 @@ class HostLine:
         self._over.wait(_SILENCE_S)
 
     def _be_refused(self, error: MeetingError) -> None:
-        if not self._over.is_set():  # after the goodbye the host may well not know this machine any more
+        if not self._over.is_set():  # after the goodbye the host may not know this machine any more
             self._post(HostRefuses(error))
 
 
 class _Deliverer:
-    """What the delivering thread knows of what has arrived at the host."""
+    """The delivering thread's knowledge of what has arrived at the host."""
 
     def __init__(self, post: Callable[[AgentMessage], None]) -> None:
         self._post = post
@@ -135,7 +135,7 @@ class _Deliverer:
         self.reported: Report | None = None
 
     def send_files(self, client: HostClient, files: tuple[FilesToSend, ...]) -> tuple[bool, frozenset[FilesToSend]]:
-        """Send some of what is new; whether there is more, and whose files are all at the host."""
+        """Send some of the new bytes; returns whether there are more, and the runs whose files are all at the host."""
         wanted = {(one.run, one.start_number): one for one in files}
         self._runs = {key: run for key, run in self._runs.items() if key in wanted}
         is_busy, delivered = False, set()
@@ -155,7 +155,7 @@ class _Deliverer:
         return is_busy, self._delivered
 
     def send_report(self, client: HostClient, delivery: Delivery, delivered: frozenset[FilesToSend]) -> None:
-        """Say how this machine stands, if that has changed; an ended worker is home when all its files are."""
+        """Send the report if it has changed; an ended worker is home when its run's files here are all at the host."""
         home = {files.run for files in delivery.files if files in delivered}
         workers = [
             worker.model_copy(update={"is_home": worker.state in ENDED and worker.run in home})

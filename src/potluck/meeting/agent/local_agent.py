@@ -1,4 +1,4 @@
-"""The agent of the host's own machine, as a process of the host's: it leaves when its stdin ends.
+"""The agent of the host's own machine, a child process of `potluck host`: it leaves when its stdin closes.
 
 python -m potluck.meeting.agent.local_agent ~/.potluck
 """
@@ -14,13 +14,13 @@ from potluck.meeting.agent.agent import Agent
 from potluck.meeting.home import Home
 from potluck.meeting.wire import GOODBYE
 
-_PATIENCE_S = 8.0  # a worker that cannot end its step saves the one before, see engine/steps/stop_deadline.py
-_ORDERLY_S = 2.0  # the host has paused its runs before
-_LAST_AGENT_S = 30.0  # for the agent of a host that was killed
+_PATIENCE_S = 8.0  # a worker that cannot end its step saves the last committed one: engine/steps/stop_deadline.py
+_ORDERLY_S = 2.0  # short, since the host has paused its runs already
+_LAST_AGENT_S = 30.0  # for the agent of a killed host to end
 
 
 def main() -> None:
-    """Be the agent until the host's process is gone."""
+    """Run the agent until the host's process ends."""
     parser = argparse.ArgumentParser()
     parser.add_argument("home", type=Path)
     parser.add_argument("--gate", required=True)
@@ -49,15 +49,15 @@ def main() -> None:
 
 
 def _tell(text: str) -> None:
-    with suppress(OSError):  # a full disk: what cannot be logged must not end the agent
+    with suppress(OSError):  # a full disk: a line that cannot be logged must not end the agent
         print(text, flush=True)  # noqa: T201  into the host's agent.log
 
 
 def _leave_at_the_end(agent: Agent) -> None:
-    """Without its host's lighthouse no step can end here, so there is little to wait for."""
+    """Leave when stdin closes. The waits are short: without the host's lighthouse no step can end."""
     if sys.stdin.buffer.read() == GOODBYE:
         agent.leave(_ORDERLY_S)
-    else:  # the host was killed, and may be back already with an agent that waits for this one's end
+    else:  # the host was killed; a new host may run already, whose agent waits until this one has ended
         agent.leave(_PATIENCE_S, in_silence=True)
 
 

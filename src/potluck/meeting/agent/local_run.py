@@ -1,4 +1,4 @@
-"""One run's part on this machine: prepared, started, watched until its files are at the host. For the agent's loop."""
+"""One run's part on this machine: prepares, starts and watches its workers. Used by the agent's loop only."""
 
 import threading
 from collections.abc import Callable
@@ -51,12 +51,12 @@ class LocalRun:
         }
         self._told_crashes: set[str] = set()
         self._stage: Literal["new", "prepared", "started", "resting", "stopping"] = "new"
-        """`prepared`: or about to be, the workers' states say which."""
+        """`prepared` begins when preparation starts; the workers' states say whether it has ended."""
         self._started_with = 0
-        """How many workers the whole run was to have when those here were started."""
+        """The number of workers that the whole run expected when this machine's workers were started."""
         self._num_starts = 0
         self.is_home = False
-        """Whether all workers here have ended and all that they wrote is at the host."""
+        """Whether all workers here have ended and all their files are at the host."""
 
     @property
     def name(self) -> str:
@@ -68,11 +68,11 @@ class LocalRun:
 
     @property
     def has_ended(self) -> bool:
-        """Whether all workers here have ended; what they wrote may still be on its way."""
+        """Whether all workers here have ended; their files may still be on their way to the host."""
         return all(report.state in ENDED for report in self._reports.values())
 
     def files(self) -> FilesToSend:
-        """What is to be sent to the host."""
+        """The run's files on this machine, for the delivering thread."""
         return FilesToSend(
             run=self.name,
             start_number=self.assignment.start_number,
@@ -83,25 +83,25 @@ class LocalRun:
         )
 
     def reports(self) -> list[WorkerReport]:
-        """Where the workers stand."""
+        """The state of each worker here."""
         return [
             report.model_copy(update={"is_home": report.state in ENDED and self.is_home})
             for report in self._reports.values()
         ]
 
-    # What the loop hears
+    # Messages from the agent's loop
 
     def follow(self, assignment: Assignment, gates: GateOrders) -> None:
-        """What the host wants now, and where the run's machines are."""
+        """Take the host's current assignment and the gates' members; `advance` carries them out."""
         self.assignment, self._gates = assignment, gates
 
     def hear_prepared(self, prepared: RunPrepared) -> None:
-        """Everything that the workers need is here, or not to be had."""
+        """Preparation has ended: the workers are ready, or have failed."""
         self._working_folder = prepared.working_folder
         self._set_all("failed" if prepared.failure else "ready", prepared.failure)
 
     def hear(self, news: WorkerNews) -> None:
-        """What the fork server says of a worker."""
+        """Take the fork server's news of a worker; prints each kind of crash once."""
         before = self._reports.get(news.worker)
         if before is None:
             return
@@ -114,11 +114,11 @@ class LocalRun:
         )
 
     def hear_delivered(self, files: frozenset[FilesToSend]) -> None:
-        """Whose files are at the host; files of an earlier moment of this run do not count."""
+        """Note whether this run's files are at the host; an entry from an earlier state of the run does not count."""
         self.is_home = self.files() in files
 
     def lose_workers(self) -> None:
-        """The fork server is gone, and the workers with it: start them as if for the first time, unless they stop."""
+        """The fork server has ended, and all workers with it: make them ready to start again, unless they stop."""
         if self._stage == "stopping":
             self._set_all("stopped")
         elif self.is_training:
@@ -127,10 +127,10 @@ class LocalRun:
                 if report.state == "running":
                     self._reports[number] = report.model_copy(update={"state": "ready"})
 
-    # What this machine does
+    # Following orders
 
     def advance(self) -> None:
-        """Do the next thing that the orders ask for."""
+        """Do the next thing that the assignment asks for."""
         order = self.assignment.phase
         if self._stage == "stopping":
             return
@@ -161,13 +161,13 @@ class LocalRun:
         self._stage = "stopping"
 
     def _rest(self) -> None:
-        """This machine cannot reach some of the others: its workers stop, and the others go on."""
+        """Stop the workers while this machine cannot reach some of the others, which train on."""
         if self._stage != "resting" and self.is_training:
             self._stage = "resting"
             self._send(StopWorkers(run=self.name))
 
     def _end_rest(self) -> None:
-        """It can again: start the workers anew when those of before have ended."""
+        """This machine reaches the others again: make its workers ready to start again once they have ended."""
         if not self.is_training:
             self._stage = "prepared"
             for number, report in self._reports.items():
@@ -201,18 +201,18 @@ class LocalRun:
         self._set_all("running")
 
     def _expect_fewer(self) -> None:
-        """Before the first step all wait for each other: begin again when there is one less to wait for."""
+        """Before the first step all workers wait for each other: restart those here when the run expects fewer."""
         self._started_with = self.assignment.expected
         if self.is_training and read_pace(self.folder).step == 0:
             self._start()
 
     def _set_all(self, state: WorkerPhase, message: str = "") -> None:
-        """Of those that have not ended."""
+        """Set the state of all workers that have not ended."""
         for number, report in self._reports.items():
             if report.state not in ENDED:
                 self._reports[number] = report.model_copy(update={"state": state, "message": message})
 
 
 def _is_member(gates: GateOrders | None, machine: str) -> bool:
-    """Whether the host has heard where this machine's gate is: after joining again that takes a moment."""
+    """Whether the host lists this machine's gate among the members, which takes a moment after joining again."""
     return gates is not None and any(one.machine == machine for one in gates.members)

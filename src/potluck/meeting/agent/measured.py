@@ -1,4 +1,4 @@
-"""A joined machine while it is measured: what torch is needed for happens in processes of their own."""
+"""Answers a visit's measuring questions on this machine; measurements need torch and run in other processes."""
 
 import subprocess
 import sys
@@ -27,7 +27,7 @@ _LOOK_S = 0.1
 
 
 class MeasuringStation:
-    """Answers for this machine, until `over` is set: then what is being measured is given up."""
+    """Answers measuring questions for this machine; setting `over` kills a measurement in progress."""
 
     def __init__(self, machine: str, gate: str, run: str, threads: int | None, over: threading.Event) -> None:
         self._machine = machine
@@ -37,7 +37,7 @@ class MeasuringStation:
         self._over = over
 
     def ask(self, question: MeasureModel | TellProfiles | SweepLinks) -> ProfilesTold | LinksSwept:
-        """Do what is asked, now."""
+        """Answer one question; returns when the measurement has ended."""
         match question:
             case MeasureModel():
                 return ProfilesTold(profiles=(self._measure(question).model_dump_json(),))
@@ -53,7 +53,7 @@ class MeasuringStation:
         return profile.machine == self._machine
 
     def _measure(self, wanted: MeasureModel) -> StoredProfile:
-        """As `potluck profile` does when it is typed here; the link is kept with it."""
+        """Run `potluck profile` on this machine, and store the link with the profile if the question names it."""
         options = {
             "--model": wanted.model,
             "--model-size": wanted.model_size,
@@ -73,7 +73,7 @@ class MeasuringStation:
         return profile
 
     def _run(self, arguments: list[str], told: bytes, patience_s: float, address: str = "") -> bytes:
-        """The last line that a Python process prints."""
+        """Run Python with these arguments and `told` as its stdin; returns the last line that it prints."""
         deadline = time.monotonic() + patience_s
         with ExitStack() as stack:
             given, printed, errors = (stack.enter_context(tempfile.TemporaryFile()) for _ in range(3))
@@ -100,7 +100,7 @@ class MeasuringStation:
 
 
 def _told_wrong(errors: str) -> MeetingError:
-    """What a command says went wrong, or the last line of what it printed."""
+    """The error and fix in a command's stderr, or the last line of its stderr."""
     lines = [line.strip() for line in errors.splitlines() if line.strip()]
     known = {word: line.removeprefix(word) for line in lines for word in ("error: ", "fix: ") if line.startswith(word)}
     last = lines[-1] if lines else "it ended without a word"

@@ -1,4 +1,4 @@
-"""What other threads and signal handlers tell the agent's loop, and what the loop hands to the delivering thread."""
+"""Messages from other threads and signal handlers to the agent's loop, and from the loop to the delivering thread."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +13,7 @@ from potluck.meeting.workers.messages import WorkerNews
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentPlace:
-    """What a joined machine works with, the same for all runs."""
+    """Settings of a joined machine that all its runs share."""
 
     home: Home
     membership: HostMembership
@@ -30,16 +30,16 @@ class FilesToSend:
     run: str
     start_number: int
     num_starts: int
-    """How often workers were started here, so that files of an earlier time are not taken for those of now."""
+    """How often workers were started here; distinguishes the files before a restart from the files after it."""
     folder: Path
     is_at_host: bool
-    """This is the host's machine, which writes where everything comes together: nothing has to travel."""
+    """True on the host's own machine, which writes into the host's run folder: nothing has to be sent."""
     is_training: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What should be at the host: how the machine stands, and the files of its runs."""
+    """What the host should receive: this machine's report, and the files of its runs."""
 
     report: Report
     files: tuple[FilesToSend, ...]
@@ -57,50 +57,50 @@ class HostSilent:
 
 @dataclass(frozen=True, slots=True)
 class HostRefuses:
-    """The host does not want this machine."""
+    """The host has refused this machine: the agent leaves and raises `error`."""
 
     error: MeetingError
 
 
 @dataclass(frozen=True, slots=True)
 class Delivered:
-    """All of these files are at the host, and no others."""
+    """The entries whose files are all at the host; replaces the previous message."""
 
     files: frozenset[FilesToSend]
 
 
 @dataclass(frozen=True, slots=True)
 class DevicesCounted:
-    """What this machine can train on."""
+    """The devices that this machine can train on."""
 
     devices: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPrepared:
-    """A run can start here, or cannot for this reason."""
+    """Preparation of a run has ended; `failure` says why the run cannot start here, if it cannot."""
 
     run: str
     start_number: int
     working_folder: Path
-    """Where its workers run, and where its script lies."""
+    """Current folder of the run's workers, and the folder of its script."""
     failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """A line for the person at this machine, told when it is new."""
+    """A line for the person at this machine, printed unless the previous one was the same."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeaveRequest:
-    """Stop after the step, and leave."""
+    """Stop after the step, for which workers get `step_s`, and leave."""
 
     step_s: float
     in_silence: bool = False
-    """Another agent takes this one's place, and the host must not take its last words for that one's."""
+    """Send nothing more to the host: another agent takes over, and the host could mistake these reports for its."""
 
 
 AgentMessage: TypeAlias = (

@@ -1,4 +1,4 @@
-"""This machine's gate as its agent uses it: told who is a member, asked how the other machines are reached."""
+"""This machine's gate as its agent uses it: sends it the members, and reads addresses and links for reports."""
 
 import time
 
@@ -11,7 +11,7 @@ _REACH_EVERY_S = 5.0
 
 
 class OwnGate:
-    """A joined machine's gate. The host's machine has the host's: of that one, an agent knows only the socket."""
+    """A joined machine's gate. The host's machine uses the host's gate, of which the agent knows only the socket."""
 
     def __init__(self, gate: GateProcess | str, membership: HostMembership) -> None:
         self._gate = gate if isinstance(gate, GateProcess) else None
@@ -21,18 +21,18 @@ class OwnGate:
         self._reach_at = 0.0
 
     def follow(self, orders: Orders) -> None:
-        """Tell the gate whom to let in and whom to dial."""
+        """Send the gate its settings: which machines to let in and to dial."""
         if self._gate is not None:
             membership = self._membership
             self._gate.update(as_settings(orders.gate, membership.machine, first=membership.address))
 
     def reach(self) -> Reach | None:
-        """Where other machines may dial this one. A laptop's addresses change."""
+        """Where other machines may dial this one, read again every few seconds since a laptop's addresses change."""
         if self._gate is not None and time.monotonic() - self._reach_at > _REACH_EVERY_S:
             self._reach_at = time.monotonic()
             self._reach = own_reach(self._gate.port)
         return self._reach
 
     def links(self) -> list[LinkReport]:
-        """How this machine reaches the others."""
+        """How this machine reaches the others; empty on the host's own machine."""
         return [] if self._gate is None else link_reports(self._gate)

@@ -1,4 +1,4 @@
-"""What a machine needs before a run's workers can start: a folder, a state to go on from, a script and its packages."""
+"""What a machine needs before a run's workers can start: a folder, maybe a checkpoint, a script and its packages."""
 
 import re
 import shutil
@@ -23,7 +23,7 @@ _FILE_NAME = re.compile(r'filename="([^"]+)"')
 
 
 def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepared:
-    """A folder for this run and no other, what the run goes on from, and the script if there is one."""
+    """Claim the run's folder, and fetch the checkpoint and the script that the assignment asks for."""
     membership, working_folder, failure = place.membership, Path.cwd(), ""
     try:
         if assignment.runs_dir is None:
@@ -42,7 +42,7 @@ def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepa
 
 
 def claim_folder(folder: Path, run_id: str, *, is_resumed: bool) -> None:
-    """Make the run's folder here; one that another run of that name has left is put aside."""
+    """Make the run's folder here; a folder that another run of the same name has left is renamed."""
     marker = folder / ".run-id"
     if folder.is_dir() and not is_resumed and (not marker.is_file() or marker.read_bytes() != run_id.encode()):
         folder.rename(folder.with_name(f".{folder.name}.until-{time.time_ns()}"))
@@ -51,7 +51,7 @@ def claim_folder(folder: Path, run_id: str, *, is_resumed: bool) -> None:
 
 
 def fetch_checkpoint(membership: HostMembership, folder: RunFolder) -> None:
-    """The host's newest checkpoint; the other machines are healed from here."""
+    """Fetch the host's newest checkpoint; the other machines heal from this one."""
     with HostClient.of(membership, timeout_s=_FETCH_S) as client:
         content, headers = client.fetch(f"/runs/{folder.name}/checkpoint")
     name = _FILE_NAME.search(headers.get("content-disposition", ""))
@@ -62,7 +62,7 @@ def fetch_checkpoint(membership: HostMembership, folder: RunFolder) -> None:
 
 
 def fetch_script(membership: HostMembership, home: Home, assignment: Assignment) -> Path:
-    """The script's folder, from the cache or from the host, if this machine has what it imports."""
+    """Unpack the script's bundle from the cache or the host; raises if a package that the script imports is missing."""
     task = check_script(assignment.task)
     assert task.bundle is not None
     cache = BundleCache(home.bundles_dir)
@@ -72,7 +72,7 @@ def fetch_script(membership: HostMembership, home: Home, assignment: Assignment)
             data = client.send("GET", f"/bundles/{task.bundle}")
         cache.put(task.bundle, data)
     place = home.folder.absolute() / "scripts" / assignment.run
-    shutil.rmtree(place, ignore_errors=True)  # of an earlier start: every start gets what was packed
+    shutil.rmtree(place, ignore_errors=True)  # from an earlier start: every start gets the files as packed
     unpack(data, task.bundle, place)
     check_entry(place, Path(task.entry))
     missing = missing_packages(place, Path(task.entry))

@@ -1,4 +1,4 @@
-"""One run's files on their way from this machine to the host. For the delivering thread alone."""
+"""Sends one run's files from this machine to the host. Used by the delivering thread only."""
 
 import json
 from collections.abc import Callable
@@ -22,7 +22,7 @@ class RunDelivery:
         self._upload = CheckpointUpload(RunFolder(folder))
 
     def advance(self, client: HostClient) -> bool:
-        """Send some of what is new; returns whether there is more."""
+        """Send some of the new bytes; returns whether there are more."""
         if self._shipper is None:
             self._shipper = Shipper(self._folder, lambda *delivery: self._send(client, *delivery))
         remaining = self._shipper.ship()

@@ -1,32 +1,32 @@
-"""The one line that a joined machine shows about what it does."""
+"""Status lines: what a joined machine shows of its runs, and what a host prints of a machine."""
 
 from potluck.meeting.transfer.run_tail import Pace
 
 
 def silence_line(host: str, silent_s: float) -> str:
-    """The host is not heard; the first moment of that counts as a second."""
+    """Shown while the host does not answer; the first moment counts as a second."""
     return f"{host} has not answered for {max(1, round(silent_s))} s; what runs here waits for it"
 
 
 def run_line(run: str, pace: Pace) -> str:
-    """How a run goes, once there is a step to speak of."""
+    """A run's last step and speed, or that it is starting."""
     if pace.step == 0:
         return f"run {run}: starting, no step is done yet"
     return f"run {run}: step {pace.step}, {pace.samples_per_s:,.0f} samples/s over all machines"
 
 
 def files_line(run: str, host: str) -> str:
-    """Training has ended here."""
+    """Shown while files of a run that has ended here are still being sent."""
     return f"run {run}: training has ended here; what it wrote goes to {host}"
 
 
 def over_line(run: str, pace: Pace) -> str:
-    """The last word about a run: a short one may have had no other."""
+    """Printed when a run is over; for a short run it may be the only line about its steps."""
     return f"run {run} is over on this machine; its last step here was {pace.step}"
 
 
 def state_line(machine: str, state: str, run: str | None) -> str:
-    """What the host says when a machine's state changes."""
+    """Printed by the host when a machine's state changes."""
     return f"{machine} {_STATES.get(state, f'is {state}')}{f', in run {run}' if run else ''}"
 
 

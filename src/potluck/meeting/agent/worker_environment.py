@@ -12,8 +12,9 @@ from potluck.meeting.wire import Assignment, GateOrders
 def worker_environments(
     place: AgentPlace, assignment: Assignment, gates: GateOrders, runs_dir: Path
 ) -> dict[int, dict[str, str]]:
-    """Each worker's variables, by its number in the run. The secret goes this way, never into arguments, which
-    everybody on a machine can read.
+    """Each worker's environment variables, by its number in the run.
+
+    The secret is passed here, never in command-line arguments, which every user of a machine can read.
     """
     membership = place.membership
     addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
