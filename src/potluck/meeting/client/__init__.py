@@ -1,1 +1,1 @@
-"""What commands and joined machines say to a host."""
+"""Requests of commands and joined machines to a host."""

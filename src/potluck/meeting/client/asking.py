@@ -1,4 +1,4 @@
-"""Visit all machines that have joined: the host carries questions to them, the doctor's first of all."""
+"""Visits to all joined machines: the host relays questions to them, the doctor's and those that measure."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -18,7 +18,7 @@ from potluck.meeting.wire import ANSWER_S, Reach, VisitAnswer, VisitBegun, Visit
 
 
 class JoinedStation:
-    """A machine that has joined the same host as this one."""
+    """A machine that has joined the same host as this one; the host relays questions to it."""
 
     def __init__(self, client: HostClient, visit: str, machine: str) -> None:
         self._client = client
@@ -26,7 +26,7 @@ class JoinedStation:
         self._machine = machine
 
     def ask(self, question: Ask, patience_s: float = ANSWER_S) -> Any:
-        """The machine's answer, by way of the host."""
+        """The machine's answer, relayed by the host; raises StationLostError if there is none."""
         ask = msgspec.json.encode(question).decode()
         asked = VisitQuestion(machine=self._machine, ask=ask, patience_s=patience_s)
         try:
@@ -40,7 +40,7 @@ class JoinedStation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitUnderWay:
-    """Who can be asked, by the machine's name, and who should be here."""
+    """An open visit: the machines that can be asked, by name, and in `absent` why others cannot."""
 
     stations: dict[str, JoinedStation]
     addresses: dict[str, str]
@@ -54,7 +54,7 @@ class VisitUnderWay:
 def visiting(
     membership: HostMembership, tell: Callable[[str], None], patience_s: float = ANSWER_S
 ) -> Iterator[VisitUnderWay]:
-    """A visit to everyone who trains and is here; no question takes longer than that."""
+    """Open a visit to all present machines that train; `patience_s` is the longest timeout of its questions."""
     with ExitStack() as stack:
         client = stack.enter_context(HostClient.of(membership, with_small_packets=True))
         begun = client.ask_for(VisitBegun, "POST", "/visits")
@@ -82,7 +82,7 @@ def visiting(
 def examine_joined(
     membership: HostMembership, expected: tuple[str, ...] = (), *, with_torch: bool, tell: Callable[[str], None]
 ) -> Examination:
-    """Facts of all machines that train, every ordered pair, and one all-reduce."""
+    """Facts of all machines that train, a dial between every ordered pair, and with torch one all-reduce."""
     plan = IntendedRun(host=membership.address, host_port=membership.port, expected=expected)
     with visiting(membership, tell) as visit:
         if len(visit.stations) == 1:
@@ -103,5 +103,5 @@ def examine_joined(
 
 
 def _end(client: HostClient, visit: str) -> None:
-    with suppress(MeetingError):  # the host ends it by itself after a while
+    with suppress(MeetingError):  # the host ends an unused visit by itself after a while
         client.ask("POST", f"/visits/{visit}/end")

@@ -1,4 +1,4 @@
-"""A run that lies on the host, brought here to be read: its settings and the events of all its machines."""
+"""Copies a run from the host to this machine for reading: its settings and the events of all its machines."""
 
 import re
 import tempfile
@@ -16,7 +16,7 @@ from potluck.events.alive import HostLocks
 from potluck.meeting.client.cluster import ClusterClient
 
 _EVENTS: Final = re.compile(r"events/[A-Za-z0-9][A-Za-z0-9._-]*\.jsonl")
-_FULL_BYTES: Final = 1 << 17  # the host sends at most twice as much of a file at once
+_FULL_BYTES: Final = 1 << 17  # after a chunk of this size there may be more: the host sends at most twice as much
 
 
 def runs_on_host(cluster: ClusterClient) -> list[str]:
@@ -27,23 +27,23 @@ def runs_on_host(cluster: ClusterClient) -> list[str]:
 
 @contextmanager
 def borrow_run(cluster: ClusterClient, name: str) -> Iterator[RunFolder]:
-    """A copy of a run's folder as it stands on the host, for as long as it is read."""
+    """A temporary copy of a run's folder as it is on the host now; deleted at the end of the block."""
     with tempfile.TemporaryDirectory(prefix="potluck-run-") as place:
         folder = RunFolder(Path(place) / check_run_name(name))
         (folder.path / "events").mkdir(parents=True)
         run = _copy_events(cluster, folder)
         folder = RunFolder(folder.path, origin=(cluster.membership.host, Path(run["folder"])))
         write_text(folder.settings_file, yaml.safe_dump(run["settings"], sort_keys=False))
-        vigils = HostLocks()
-        vigils.note(folder, goes_on=run["state"] not in ENDED)
+        locks = HostLocks()
+        locks.note(folder, goes_on=run["state"] not in ENDED)
         try:
             yield folder
         finally:
-            vigils.note(folder, goes_on=False)
+            locks.note(folder, goes_on=False)
 
 
 def _copy_events(cluster: ClusterClient, folder: RunFolder) -> dict[str, Any]:
-    """Everything that the host has of the run's events now; returns how the run stands."""
+    """Copy all events that the host has of the run now; returns the host's description of the run."""
     offsets: dict[str, int] = {}
     while True:
         chunks, run = cluster.read_on(folder.name, offsets)

@@ -1,4 +1,4 @@
-"""Checkpoints that this machine has written, on their way to the host, a part at a time."""
+"""Uploads this machine's checkpoints to the host, a part at a time."""
 
 import hashlib
 import json
@@ -14,7 +14,7 @@ _READ_BYTES = 1 << 20
 
 
 class _Upload(NamedTuple):
-    """A checkpoint as it was when it was chosen: newer ones may take its place at any moment."""
+    """A checkpoint at the moment when it was chosen: newer checkpoints may replace its file at any time."""
 
     path: Path
     identity: tuple[str, int]
@@ -23,7 +23,7 @@ class _Upload(NamedTuple):
 
 
 class CheckpointUpload:
-    """One file at a time, the oldest first, so that the newest is the last to arrive."""
+    """Uploads one file at a time, the oldest first, so that the newest is the last to arrive."""
 
     def __init__(self, folder: RunFolder) -> None:
         self._folder = folder
@@ -41,7 +41,7 @@ class CheckpointUpload:
             with self._current.path.open("rb") as file:
                 file.seek(self._offset)
                 part = file.read(PART_BYTES)
-        except FileNotFoundError:  # newer ones have taken its place
+        except FileNotFoundError:  # newer checkpoints have replaced it
             self._current = None
             return True
         path, identity, digest, size = self._current
@@ -52,7 +52,7 @@ class CheckpointUpload:
             self._sent.add(identity)
             self._current = None
         elif self._offset == 0:
-            self._current = None  # it arrived damaged, or a newer one took its place on the way: read it anew
+            self._current = None  # it arrived damaged, or the file was replaced during the upload: read it again
         return True
 
     def _next(self) -> _Upload | None:

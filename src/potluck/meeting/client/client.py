@@ -1,4 +1,4 @@
-"""Talking to a host: HTTPS to exactly the certificate that the invitation names, and to no other."""
+"""HTTPS client of a host, pinned to the certificate whose fingerprint is in the invitation."""
 
 import hmac
 import http.client
@@ -27,7 +27,7 @@ class HostSilentError(MeetingError):
 
 
 class HostInTroubleError(HostSilentError):
-    """The host answers that it cannot do it now: its disk is full, or it is about to end."""
+    """The host answers that it cannot handle the request now: its disk is full, or it is about to end."""
 
 
 class NotAdmittedError(MeetingError):
@@ -35,7 +35,7 @@ class NotAdmittedError(MeetingError):
 
 
 class _PinnedConnection(http.client.HTTPSConnection):
-    """Compares the certificate before a byte of the request is sent. Names and authorities prove nothing here."""
+    """Checks the certificate's fingerprint before a request is sent; host names and authorities prove nothing here."""
 
     def __init__(
         self, address: str, port: int, fingerprint: bytes, timeout_s: float, *, with_small_packets: bool = False
@@ -55,8 +55,8 @@ class _PinnedConnection(http.client.HTTPSConnection):
         try:
             if self._with_small_packets:
                 use_small_packets(raw)
-            # Orders go first, a checkpoint does not. A host that forgot this connection while a cable was out is
-            # dialled again.
+            # Polls get priority over checkpoints. A connection that the host lost while a cable was out fails soon, and
+            # is opened again.
             watch_over(raw, "control" if self._with_small_packets else "bulk")
             raw.settimeout(self._timeout_s)
             raw.connect((self.host, self.port))
@@ -75,7 +75,7 @@ class _PinnedConnection(http.client.HTTPSConnection):
 
 
 class HostClient:
-    """One connection to a host, kept open and opened again as needed. Not for several threads at once."""
+    """One connection to a host, kept open and opened again as needed. Not thread-safe."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class HostClient:
     def of(
         cls, membership: HostMembership, timeout_s: float = TIMEOUT_S, *, with_small_packets: bool = False
     ) -> "HostClient":
-        """As a machine that has joined. Small packets get through where large ones are lost."""
+        """A client with a joined machine's credential. Small packets get through where the network loses large ones."""
         return cls(
             membership.address,
             membership.port,
@@ -122,11 +122,11 @@ class HostClient:
             self._connection = None
 
     def ask(self, method: str, path: str, body: BaseModel | None = None) -> Any:
-        """The host's answer as plain data."""
+        """Send a request; returns the host's answer as plain data."""
         return json.loads(self.send(method, path, b"" if body is None else body.model_dump_json().encode()))
 
     def ask_for(self, kind: type[Answer], method: str, path: str, body: BaseModel | None = None) -> Answer:
-        """The host's answer as a checked type."""
+        """Send a request; returns the host's answer as a checked type."""
         try:
             return kind.model_validate(self.ask(method, path, body))
         except ValidationError:
@@ -145,7 +145,7 @@ class HostClient:
             self.close()
             if not is_reused or isinstance(error, TimeoutError):
                 raise self._silent(error) from error
-            # The host closes connections that were idle: once more on a new one.
+            # The host closes idle connections: try once more on a new connection.
             try:
                 status, content = self._exchange(method, path, body, sent)
             except (http.client.HTTPException, OSError) as again:
@@ -156,7 +156,7 @@ class HostClient:
         raise self._refused(status, content)
 
     def fetch(self, path: str) -> tuple[bytes, dict[str, str]]:
-        """A file, and the headers that it came with."""
+        """Get a file; returns its content and the response's headers, with names in lower case."""
         content = self.send("GET", path)
         return content, self._headers
 
@@ -189,13 +189,13 @@ class HostClient:
             problem = Problem(error=f"the host answers with status {status}", fix="see what potluck host prints")
         if status in (503, 507):
             return HostInTroubleError(problem.error, fix=problem.fix)
-        if status >= 500 or status in (408, 429):  # later: what is asked may well be right
+        if status >= 500 or status in (408, 429):  # try later: the request itself may be right
             return HostSilentError(problem.error, fix=problem.fix)
         return (NotAdmittedError if status == 401 else MeetingError)(problem.error, fix=problem.fix)
 
 
 def measure_clock(client: HostClient) -> tuple[VersionAnswer, float, float]:
-    """The host's version, how far this clock is ahead of its, and the round trip: the best of three tries."""
+    """The host's version, this clock minus the host's, and the round trip, from the fastest of three requests."""
     tries = []
     for _ in range(3):
         asked = time.time()
@@ -207,7 +207,7 @@ def measure_clock(client: HostClient) -> tuple[VersionAnswer, float, float]:
 
 
 def knock(client: HostClient, invitation: Invitation, request: JoinRequest) -> JoinAnswer:
-    """Ask to be let in, with the proof over exactly the bytes that are sent."""
+    """Send a join request with a proof over exactly its bytes, and check the host's proof in the answer."""
     body = request.model_dump_json().encode()
     proof = prove_join(invitation.token, request.challenge, invitation.fingerprint, body)
     answer = JoinAnswer.model_validate_json(client.send("POST", "/join", body, {PROOF_HEADER: proof}))

@@ -1,4 +1,4 @@
-"""The cluster as a command sees it: ask the host for a run, follow it, stop it."""
+"""The cluster as a command uses it: ask the host for a run, follow the run, stop it."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -15,26 +15,26 @@ from potluck.report.account import Account
 from potluck.report.account_file import account_from_data
 
 _START_S = 90.0
-_ANSWER_S = 10.0  # the host keeps a question for news open for half of this
+_ANSWER_S = 10.0  # twice the host's long poll for news
 _BESIDE_S = 4.0
 _SILENCE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What was written since the last look, file by file, and where the run stands."""
+    """New lines since the previous request, as (file, text), and the host's description of the run."""
 
     chunks: list[tuple[str, str]]
     run: dict[str, Any]
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has ended and all that is known of it has been read."""
+        """Whether the run has ended, all its files are at the host, and all their lines have been read."""
         return self.run["state"] in ENDED and self.run["is_home"] and not self.chunks
 
 
 class ClusterClient:
-    """The host that this machine has joined."""
+    """Client of the host that this machine has joined."""
 
     def __init__(self, home: Home, timeout_s: float = _ANSWER_S) -> None:
         membership = home.membership()
@@ -48,7 +48,7 @@ class ClusterClient:
         self._client = HostClient.of(membership, timeout_s=timeout_s)
 
     def beside(self) -> "ClusterClient":
-        """Another connection to the same host, while this one waits."""
+        """Another client of the same host, for requests while this one waits for an answer."""
         return ClusterClient(self._home, timeout_s=_BESIDE_S)
 
     def __enter__(self) -> "ClusterClient":
@@ -58,7 +58,7 @@ class ClusterClient:
         self._client.close()
 
     def start(self, request: RunRequest) -> dict[str, Any]:
-        """Ask for a run; what the host answers with describes it. Machines that are getting ready are waited for."""
+        """Ask the host for a run; returns its description. The host waits for machines that are getting ready."""
         with HostClient.of(self.membership, timeout_s=_START_S) as client:
             return dict(client.ask("POST", "/runs", request))
 
@@ -69,9 +69,9 @@ class ClusterClient:
     def follow(
         self, run: str, when_silent: Callable[[str], None], written: Mapping[str, int] | None = None
     ) -> Iterator[News]:
-        """What happens, as it comes, until everything has come; a silent host is waited for.
+        """Yield news of the run until it is over; while the host is silent, retry.
 
-        `written`: how long the run's files were before it was started, if what stands in them is no news.
+        `written`: the lengths of the run's files before this start, if earlier lines are to be skipped.
         """
         offsets = dict(written or {})
         is_silent = False
@@ -93,7 +93,7 @@ class ClusterClient:
                 return
 
     def read_on(self, run: str, offsets: dict[str, int]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-        """Lines of a run's files beyond the offsets, and how the run stands."""
+        """Long poll for lines of a run's files beyond the offsets; also returns the host's description of the run."""
         answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
         return list(answer["chunks"]), dict(answer["run"])
 
@@ -106,7 +106,7 @@ class ClusterClient:
         return dict(self._client.ask("POST", f"/runs/{run}/stop"))
 
     def only_run(self) -> str:
-        """The name of the run that is on, if there is one and no other."""
+        """The name of the only run in progress; raises if there is none, or more than one."""
         names = [run["run"] for run in self.status()["runs"] if run["state"] not in ENDED]
         if len(names) == 1:
             return str(names[0])

@@ -19,7 +19,7 @@ class HeardHost:
 
 
 def hear_hosts(listen_s: float = 2.0) -> list[HeardHost]:
-    """Hosts that answer within that time."""
+    """Hosts that answer by mDNS within `listen_s`."""
     from zeroconf import IPVersion, ServiceBrowser, ServiceListener, Zeroconf  # noqa: PLC0415
 
     found: dict[str, HeardHost] = {}
@@ -47,7 +47,7 @@ def hear_hosts(listen_s: float = 2.0) -> list[HeardHost]:
 
 
 def _read(info: Any) -> HeardHost | None:
-    """What a host says of itself; anybody on the network can say anything, so it is only ever an offer."""
+    """Parse a host's announcement, which is unverified: anybody on the network can announce anything."""
     try:
         values = {key.decode(): (value or b"").decode() for key, value in info.properties.items()}
         return HeardHost(

@@ -16,7 +16,7 @@ _KNOWN_S = 5.0
 
 
 def check_known(identity: Identity, membership: HostMembership | None) -> None:
-    """A machine that comes back must have the certificate by which its host knows it."""
+    """Raise if a machine with a membership has a new certificate: its host knows it by the lost one."""
     if identity.is_new and membership is not None:
         raise MeetingError(
             f"this machine's key and certificate were not in {identity.key_file.parent} any more, and new ones were "
@@ -28,7 +28,7 @@ def check_known(identity: Identity, membership: HostMembership | None) -> None:
 def join(
     invitation: Invitation, machine: str, home: Home, seen: Snapshot, *, identity: Identity, gate_port: int
 ) -> HostMembership:
-    """Prove the token, be checked, and remember the host. Whether others can dial this machine shows later."""
+    """Join the host with a proof of the token, and save the membership. Links to other machines are not checked."""
     address = address_towards(invitation.address)
     with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=_PATIENCE_S) as client:
         try:
@@ -65,7 +65,7 @@ def join(
 
 
 def come_back(membership: HostMembership) -> bool:
-    """Whether the host that this machine knows lets it in again; False while the host does not answer."""
+    """True if this machine's host still admits it, False if the host does not answer; raises if it was removed."""
     with HostClient.of(membership, timeout_s=_KNOWN_S) as client:
         try:
             client.ask("GET", "/status")

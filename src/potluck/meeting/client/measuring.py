@@ -1,4 +1,4 @@
-"""Measure all machines that have joined: their links with Gloo itself, then a model on each."""
+"""Measures all joined machines: their links with Gloo, then a model on each machine."""
 
 import secrets
 from collections.abc import Callable
@@ -37,17 +37,17 @@ class Wanted:
 
 @dataclass(slots=True, kw_only=True)
 class ClusterMeasurement:
-    """What came of it."""
+    """Result of measuring all machines."""
 
     profiles: list[StoredProfile] = field(default_factory=list)
     links: LinksSwept | None = None
-    """None where there is one machine only, or no sweep came to an end."""
+    """None if there is only one machine, or if the sweep failed."""
     failed: dict[str, str] = field(default_factory=dict)
     """Machines without a profile, and why."""
 
 
 def measure_joined(membership: HostMembership, wanted: Wanted, tell: Callable[[str], None]) -> ClusterMeasurement:
-    """All machines that train and are here: links first, since these need all at once, then the model on all."""
+    """Measure all present machines that train: first the links, in one sweep, then the model on all in parallel."""
     found = ClusterMeasurement()
     with visiting(membership, tell, MEASURE_S) as visit:
         found.failed.update(visit.absent)
@@ -90,7 +90,7 @@ def measure_joined(membership: HostMembership, wanted: Wanted, tell: Callable[[s
 def profiles_of_joined(
     membership: HostMembership, model: str, precision: str, tell: Callable[[str], None]
 ) -> dict[str, list[StoredProfile]]:
-    """What each joined machine has kept of this model; none for one that was never measured."""
+    """The profiles of this model that each joined machine has stored; empty for a machine never measured."""
     question = TellProfiles(model=model, mixed_precision=precision)
     with visiting(membership, tell) as visit, ThreadPoolExecutor(max_workers=len(visit.stations)) as pool:
         waiting = {machine: pool.submit(station.ask, question) for machine, station in visit.stations.items()}
