@@ -1,1 +1,1 @@
-"""The host's process: who may come in, who is here, what runs, and what each machine should do now."""
+"""The host's process: admission, the roster, the runs, and the orders for each machine."""

@@ -1,4 +1,4 @@
-"""The way in: a machine proves the token, fits, and gets a credential of its own."""
+"""Admission of a machine: it proves the token, passes the checks, and gets a credential of its own."""
 
 import hmac
 import time
@@ -16,15 +16,15 @@ from potluck.meeting.wire import Introduction, JoinAnswer, JoinRequest, VersionA
 
 
 class NotProvenError(MeetingError):
-    """Whoever asks has not shown that they may."""
+    """The request has no valid credential or proof."""
 
 
 class TooManyTriesError(MeetingError):
-    """Too many wrong answers from one address."""
+    """Too many wrong credentials or proofs from one address."""
 
 
 class Door:
-    """Lets machines in, one check after the other; the cheapest and the secret one first."""
+    """Admits machines: checks the proof of the token first, then everything else about the machine."""
 
     def __init__(
         self,
@@ -49,9 +49,9 @@ class Door:
         )
 
     def failed(self, address: str, error: NotProvenError) -> MeetingError:
-        """What a wrong answer is told: the error, or, after too many from this address, to wait.
+        """The error to answer a wrong credential or proof with: `error`, or TooManyTriesError after too many.
 
-        Right answers are checked first and never wait: others at the same address cannot lock a machine out.
+        Valid credentials and proofs never get here: others at the same address cannot lock a machine out.
         """
         wait_s = self.failures.wait_s(address)
         if wait_s > 0:
@@ -62,11 +62,11 @@ class Door:
         return error
 
     def may_read_metrics(self, key: str) -> bool:
-        """Whether this is the key that is good for the metrics alone."""
+        """Whether `key` is the metrics key, which is good for nothing else."""
         return hmac.compare_digest(key.encode(errors="replace"), metrics_key(self._token).encode())
 
     def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
-        """Let a machine in, or say why not."""
+        """Admit a machine; raises if it fails the proof or a check."""
         request = self._proven(body, proof, peer)
         theirs = request.facts
         admission_checks.check_versions(theirs, self._facts)

@@ -1,4 +1,4 @@
-"""Whether a machine that knocks fits in: versions, clock, name. Each refusal says what to type, and where."""
+"""Checks of a machine that asks to join: versions, clock, certificate, name. A refusal says what to type, and where."""
 
 from collections.abc import Iterable
 
@@ -30,7 +30,7 @@ def check_versions(theirs: Introduction, host: Introduction) -> None:
 
 
 def check_clock(theirs: Introduction, host: Introduction, *, ahead_s: float, round_trip_s: float) -> None:
-    """Refuse a clock that is off by more than a few seconds, whatever the network's delay could explain."""
+    """Refuse a clock that is off by more than MOST_CLOCK_S, less half the round trip as the error of measurement."""
     off_s = abs(ahead_s) - round_trip_s / 2
     if off_s <= MOST_CLOCK_S:
         return
@@ -43,7 +43,7 @@ def check_clock(theirs: Introduction, host: Introduction, *, ahead_s: float, rou
 
 
 def check_certificate(theirs: Introduction, now: float) -> None:
-    """Refuse a machine whose certificate no gate would let in."""
+    """Refuse a certificate that no gate would accept: damaged or expired."""
     try:
         is_valid = theirs.certificate.count("BEGIN CERTIFICATE") == 1 and ends_at(theirs.certificate) > now
     except ValueError:
@@ -56,7 +56,7 @@ def check_certificate(theirs: Introduction, now: float) -> None:
 
 
 def check_identity(theirs: Introduction, others: Iterable[Introduction]) -> None:
-    """Refuse a certificate that another machine has: gates tell machines apart by it."""
+    """Refuse a certificate that another machine has: gates identify machines by their certificates."""
     for other in others:
         if theirs.certificate and other.certificate == theirs.certificate and other.machine_id != theirs.machine_id:
             raise MeetingError(

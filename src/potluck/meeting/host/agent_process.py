@@ -1,4 +1,4 @@
-"""The process that works for the host's own machine: an agent as on every other machine, for as long as it hosts."""
+"""The agent of the host's own machine: a child process that runs as long as the host."""
 
 import contextlib
 import subprocess
@@ -15,7 +15,7 @@ _AGAIN_S = 10.0
 
 
 class AgentProcess:
-    """Starts the agent, replaces one that has ended, and ends it with the host."""
+    """Starts the agent, restarts it if it has ended, and ends it with the host."""
 
     def __init__(self, arguments: list[str], log: Path, tell: Callable[[str], None]) -> None:
         self._command = [sys.executable, "-m", "potluck.meeting.agent.local_agent", *arguments]
@@ -26,14 +26,14 @@ class AgentProcess:
 
     def start(self) -> None:
         self._started_at = time.monotonic()
-        # Its stdin is the sign of this process's life: when it ends, the agent leaves. The terminal shows the roster.
+        # The agent leaves when its stdin closes, so it ends with this process. It logs: the terminal shows the roster.
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
     def keep(self) -> None:
-        """Replace an agent that has ended, if it was started and not a moment ago."""
+        """Restart an agent that has ended, unless it was started within the last _AGAIN_S."""
         if self._process is None or self._process.poll() is None or time.monotonic() - self._started_at <= _AGAIN_S:
             return
         self._tell(f"the process that works for this machine has ended ({self._process.returncode}); a new one starts")

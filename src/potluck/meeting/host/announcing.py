@@ -11,7 +11,7 @@ from potluck.meeting.wire import MDNS_SERVICE
 
 @asynccontextmanager
 async def announcing(machine: str, port: int, addresses: list[str], fingerprint: bytes) -> AsyncIterator[None]:
-    """Let machines on the network hear of this host while the block lasts."""
+    """Announce this host by mDNS while the block lasts."""
     from zeroconf import IPVersion, ServiceInfo  # noqa: PLC0415
     from zeroconf.asyncio import AsyncZeroconf  # noqa: PLC0415
 
@@ -25,10 +25,10 @@ async def announcing(machine: str, port: int, addresses: list[str], fingerprint:
     )
     try:
         zeroconf = AsyncZeroconf(interfaces=addresses, ip_version=IPVersion.V4Only)
-    except OSError:  # no multicast here: the pasted line works all the same
+    except OSError:  # no multicast here: joining with the pasted line still works
         yield
         return
-    # It first asks around for a second whether the name is free: nobody waits for that.
+    # zeroconf first probes for a second whether the name is free; the host does not wait for that.
     registering = asyncio.create_task(zeroconf.async_register_service(info, allow_name_change=True))
     try:
         yield

@@ -1,4 +1,4 @@
-"""The host's service behind its gate: a Unix socket, and a first line that says who asks."""
+"""The host's HTTP service behind its gate: a Unix socket, and a first line with the client's address."""
 
 import asyncio
 import socket
@@ -8,13 +8,13 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 HEADERS_S = 5.0
-_LONGEST_LINE = 108  # of the PROXY protocol's first version
+_LONGEST_LINE = 108  # of the PROXY protocol, version 1
 
 
 class BehindGate(H11Protocol):
-    """HTTP after the line in which the gate tells the address of whoever asks: PROXY TCP4 10.0.0.7 ...
+    """HTTP after a PROXY protocol line, in which the gate names the client's address: PROXY TCP4 10.0.0.7 ...
 
-    Each request's headers have to be whole within some seconds of their first byte.
+    A request's headers have to be complete within HEADERS_S of their first byte.
     """
 
     _line: bytes | None = b""
@@ -26,7 +26,7 @@ class BehindGate(H11Protocol):
         if data:
             try:
                 super().data_received(data)
-            except h11.LocalProtocolError:  # garbage where no answer can follow any more
+            except h11.LocalProtocolError:  # invalid bytes at a point where no answer can be sent any more
                 self.transport.abort()
         self._watch_headers()
 
@@ -39,7 +39,7 @@ class BehindGate(H11Protocol):
         self._watch_headers()
 
     def _read_line(self, received: bytes) -> bytes:
-        """What follows the gate's line, once the line is whole."""
+        """The bytes after the gate's line; empty until the line is complete."""
         line, found, rest = received.partition(b"\r\n")
         if not found and len(line) <= _LONGEST_LINE:
             self._line = line
@@ -53,7 +53,7 @@ class BehindGate(H11Protocol):
         return rest
 
     def _watch_headers(self) -> None:
-        """Half a request's headers may not wait for ever, in the first request or in a later one."""
+        """Start or stop the timer that closes a connection with incomplete headers, in its first or a later request."""
         is_begun = self.conn.their_state is h11.IDLE and bool(self.conn.trailing_data[0])
         if not is_begun:
             self._forget_headers()

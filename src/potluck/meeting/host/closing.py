@@ -1,4 +1,4 @@
-"""The end of a host's service: every request that still waits is answered at once."""
+"""Shutdown of the host's service: every request that still waits is answered at once."""
 
 import asyncio
 from contextlib import suppress
@@ -10,7 +10,7 @@ _FIX = "start potluck host there again: machines and displays come back by thems
 
 
 class Closing:
-    """Passes requests on until `close`; whoever waits for news then hears that the host ends."""
+    """ASGI middleware: passes requests on until `close`, then answers waiting ones with 503, the host is ending."""
 
     def __init__(self, app: ASGIApp, machine: str) -> None:
         self._app = app
@@ -41,7 +41,7 @@ class Closing:
         except asyncio.CancelledError:
             if not self._closed.is_set():
                 raise
-            return  # an answer that was too long to wait for: whoever reads it sees that it was cut off
+            return  # an answer that takes too long is cut off, and its reader notices that
         finally:
             closing.cancel()
             handling.cancel()

@@ -1,4 +1,4 @@
-"""The host's part in everything: takes messages, keeps the state that they make, and carries out what follows."""
+"""The host's coordinator: applies messages to the host's state, saves the new state, and acts on the changes."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ from potluck.meeting.wire import GateOrders, Introduction, Orders, Report, RunRe
 
 
 class Coordinator:
-    """Holds the host's state. Decisions are in state.py; here they are written down, told and acted on."""
+    """Holds the host's state. state.py makes the decisions; the coordinator saves, announces and carries them out."""
 
     def __init__(
         self,
@@ -63,11 +63,11 @@ class Coordinator:
 
     @property
     def state(self) -> HostState:
-        """Who has joined and what runs now; the roster also takes machines in by itself."""
+        """Machines and runs now; the machines are the roster's, since a join changes the roster directly."""
         return replace(self._kept, machines=self.roster.machines)
 
     def _become(self, after: HostState) -> None:
-        """Write down what has changed, tell everybody who waits, and close what is over."""
+        """Replace the state: save what has changed, wake waiting requests, and close runs that are over."""
         before, self._kept = self.state, after
         is_news = self.roster.become(after.machines)
         for name, record in after.runs.items():
@@ -80,7 +80,7 @@ class Coordinator:
             self.changes.tell()
 
     def _close(self, record: RunRecord, *, is_resumed: bool) -> None:
-        """Everything of a run's start is here, or will not come any more; a resumed run has another lighthouse."""
+        """Stop the lighthouse of an ended start of a run; unless the run is resumed, write its summaries."""
         with self.troubles.survived(f"run {record.name}'s lighthouse"):
             self._lighthouses.stop(record.lighthouse_port)
         if not is_resumed:
@@ -93,23 +93,23 @@ class Coordinator:
     # Messages
 
     def heard(self, machine: str) -> None:
-        """A sign of life."""
+        """Note that a machine has sent a request, and so is alive."""
         self._become(decisions.hear(self.state, machine, self._clock()))
 
     def take(self, machine: str, report: Report, address: str = "") -> None:
-        """What a machine says of itself and its workers; it came from that address."""
+        """Apply a machine's report of itself and its workers; `address` is where the report came from."""
         self._become(decisions.take(self.state, machine, report, address, self._clock()))
 
     def ask_to_leave(self, machine: str, *, by: str) -> None:
-        """Let a machine go."""
+        """Ask a machine to leave; `by` is the machine that wants it."""
         self._become(decisions.ask_to_leave(self.state, machine, by, self._clock()))
 
     async def start_run(self, request: RunRequest, by: str) -> RunRecord:
-        """Start a run on everyone joined, or on those named."""
+        """Start a run on all joined machines, or on those that the request names."""
         return await self._starter.start(request, by, self.put_run)
 
     def put_run(self, record: RunRecord) -> None:
-        """A run that is new, or has changed."""
+        """Add a run, or replace its record."""
         self._become(decisions.put_run(self.state, record, self._clock()))
 
     def stop_run(self, name: str) -> RunRecord:
@@ -123,20 +123,20 @@ class Coordinator:
         return [record.name for record in self._kept.unfinished() if record.state == "paused"]
 
     def are_runs_paused(self) -> bool:
-        """Whether all that machines in reach still had to do and to send is done."""
+        """Whether the workers of all paused runs have ended and sent their files, on machines that are not absent."""
         absent = self.state.absent(self._clock())
         return all(has_paused(record, absent) for record in self._kept.unfinished() if record.state == "paused")
 
-    # Time passes
+    # Once a second
 
     async def read_runs(self) -> None:
-        """Read the folders of runs that go on, and of those whose last files are on their way."""
+        """Read the folders of unfinished runs, and of ended runs whose last files are on their way."""
         kept = self._kept
         due = [record for record in kept.runs.values() if not record.has_ended or record.name in kept.ended_at]
         await asyncio.to_thread(self.readings.read, due)
 
     def tick(self) -> None:
-        """Once a second: who is away by now, and what that means for the runs."""
+        """Once a second: apply the passing of time to machines and runs, and retry what could not be saved."""
         self.shared.make_again()
         state, now = self.state, self._clock()
         has_new_lines = self._watch.look(state.unfinished(), state.absent(now), self.readings)
@@ -150,10 +150,10 @@ class Coordinator:
         with self.troubles.survived("the doctor's visits"):
             self.visits.tick()
 
-    # What can be seen
+    # Views of the state
 
     def orders(self, machine: str) -> Orders:
-        """All that this machine should be doing now."""
+        """Everything that this machine should be doing now."""
         state = self.state
         parts = [part for record in state.runs.values() if (part := assignment_for(record, machine, host=state.host))]
         known = state.machines[machine]
@@ -170,7 +170,7 @@ class Coordinator:
         return self.shared.sealed(orders)
 
     def _make_gate_orders(self) -> GateOrders:
-        """Whom all gates let in, and for what: a run that has ended goes on until everything of it is here."""
+        """Members and runs for all gates; an ended run stays in until its last files are here or overdue."""
         kept = self._kept
         runs = {
             record.id: sorted(record.workers)
@@ -185,18 +185,18 @@ class Coordinator:
         )
 
     def status(self, *, with_direct: bool = True) -> dict[str, Any]:
-        """Everyone and everything, as of the last reading; the host's own screen shows no direct links."""
+        """All machines, links and runs, as of the last reading; the host's own screen leaves out direct links."""
         shown = show_everything(self.state, self.roster, self.readings, now=self._clock(), with_direct=with_direct)
         for run in shown["runs"]:
             run["trouble"] = list(self.trouble(run["run"]))
         return {**shown, "trouble": list(self._watch.link_trouble())}
 
     def trouble(self, run: str) -> tuple[str, ...]:
-        """What keeps a run from going on as it should, in lines for people."""
+        """Lines for people about what is wrong in a run."""
         return self._watch.trouble(run)
 
     async def describe(self, record: RunRecord) -> dict[str, Any]:
-        """One run, with what its folder says now."""
+        """One run as plain data, after reading its folder."""
         await asyncio.to_thread(self.readings.read, [record])
         shown = show_run(record, self.readings.of(record.name), self.state.absent(self._clock()))
         return {**shown, "trouble": list(self.trouble(record.name))}

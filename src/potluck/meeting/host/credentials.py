@@ -1,4 +1,4 @@
-"""Who may ask the host's service, decided by the headers alone: nobody else's body is read, parsed or waited for."""
+"""Admission of requests to the host's service, by their headers alone: the body of a refused request is never read."""
 
 import asyncio
 from typing import Protocol
@@ -17,11 +17,11 @@ from potluck.meeting.transfer.bundle import DEFAULT_LIMIT_BYTES
 from potluck.meeting.transfer.shipping import MAX_DELIVERY_BYTES
 
 CALLER = "potluck.caller"
-"""Key of an ASGI scope: the machine that asks, or ONLOOKER."""
+"""Key of an ASGI scope: the machine that sent the request, or ONLOOKER for a program with the metrics key."""
 ONLOOKER = ""
 MOST_JSON_BYTES = 64 << 10
 MOST_TOLD_BYTES = 2 << 20
-"""What a machine tells of all its workers, links and files, and its answers to the doctor."""
+"""Limit for reports, for requests for news, and for questions and answers of visits."""
 STRANGERS_BODY_S = 5.0
 MEMBERS_BODY_S = 30.0
 _SLOWEST_BYTES_PER_S = 12_500
@@ -30,14 +30,14 @@ OTHER_VERSION = f"install the host's version, {__version__}: {FROM_THE_SAME_CLON
 
 
 class Hall(Protocol):
-    """What the admission needs of the host."""
+    """The part of the coordinator that Admission needs."""
 
     roster: MachineRoster
     troubles: Troubles
 
 
 class Admission:
-    """ASGI middleware: credential, then size and time of the body, then the request itself; no exception leaves it."""
+    """ASGI middleware: checks the credential, limits size and time of the body, turns exceptions into answers."""
 
     def __init__(self, app: ASGIApp, *, door: Door, coordinator: Hall) -> None:
         self._app = app
@@ -64,7 +64,7 @@ class Admission:
         await self._serve(scope, _Exchange(receive, send, seconds, has_body=int(length) == 0))
 
     def _let_in(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
-        """Note who asks. Wrong answers of others at the same address do not count against a right credential."""
+        """Note the caller in the scope, or raise. Wrong credentials from the same address never block a valid one."""
         if scope["path"] in _OPEN_TO_ALL:
             return
         shown = headers.get(b"authorization", b"").decode("latin-1").removeprefix("Bearer ")
@@ -96,7 +96,7 @@ class Admission:
 
 
 class _Exchange:
-    """One request: its body has to come in time, and a connection on which half a body is still to come is closed."""
+    """One request: its body has a deadline, and an answer before the body is complete closes the connection."""
 
     def __init__(self, receive: Receive, send: Send, seconds: float, *, has_body: bool) -> None:
         self._receive = receive
@@ -129,7 +129,7 @@ class _Exchange:
 
 
 def most_bytes(path: str) -> int:
-    """How large a body this path takes."""
+    """The largest body that this path accepts."""
     if path.startswith("/bundles/"):
         return DEFAULT_LIMIT_BYTES
     if path.startswith("/runs/") and (path.endswith("/files") or "/checkpoints/" in path):
@@ -140,7 +140,7 @@ def most_bytes(path: str) -> int:
 
 
 def _own_trouble(error: Exception) -> JSONResponse:
-    """A disk that the host cannot write is told as it is; whoever asked may try again later."""
+    """The answer to a failure of the host itself: 507 with a fix if its disk cannot be written, else 500."""
     disk = as_disk_error(error)
     if disk is not None:
         return JSONResponse({"error": f"on the host: {disk.args[0]}", "fix": f"on the host, {disk.fix}"}, 507)
@@ -149,7 +149,7 @@ def _own_trouble(error: Exception) -> JSONResponse:
 
 
 def refuse(error: PotluckError, *, is_last: bool = False) -> JSONResponse:
-    """An error as an answer; the last one on its connection, if its body is not read."""
+    """An error as an answer; `is_last` closes the connection, for a request whose body was not read."""
     status = 401 if isinstance(error, NotProvenError) else 429 if isinstance(error, TooManyTriesError) else 400
     return JSONResponse(
         {"error": error.args[0], "fix": error.fix}, status, {"connection": "close"} if is_last else None

@@ -1,4 +1,4 @@
-"""A host's process: its gate with the service behind it, lighthouses, this machine's agent, the roster for people."""
+"""The host's process: its gate with the HTTP service behind it, the lighthouses, and this machine's agent."""
 
 import asyncio
 import contextlib
@@ -42,21 +42,21 @@ from potluck.meeting.wire import GateOrders, Reach
 KEEP_ALIVE_S = 30
 _TICK_S = 1.0
 _READ_EVERY_S = 0.9
-_PAUSE_S = 9.0  # for a step, its checkpoint, and the way of both to the host
+_PAUSE_S = 9.0  # for a step, its checkpoint, and sending both to the host
 _END_S = 14.0
 _PAUSE_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostOptions:
-    """What `potluck host` is told."""
+    """Options of `potluck host`."""
 
     machine: str
     port: int
     runs_dir: Path
     address: str | None = None
     advertised: str | None = None
-    """What others dial to reach the port, where that is no address of this machine."""
+    """The address that other machines dial, if it is not one of this machine's own."""
     can_train: bool = True
     devices: list[str] | None = None
     threads: int | None = None
@@ -64,7 +64,7 @@ class HostOptions:
 
 
 class Host:
-    """Everything that the host's process holds. `serve` runs until it is asked to end."""
+    """Everything that the host's process holds. `serve` runs until `end` is called."""
 
     def __init__(self, home: Home, options: HostOptions, seen: Snapshot) -> None:
         self._home = home
@@ -115,7 +115,7 @@ class Host:
         self._told_gate: GateOrders | None = None
 
     def invitations(self) -> list[tuple[Invitation, str]]:
-        """One for each address, best first, with the reason."""
+        """One invitation for each address, best first, with a few words about the address."""
         places = [(interface.address, interface.reason) for interface in self.interfaces]
         if self._options.advertised is not None:
             places = [(self._options.advertised, "as advertised")]
@@ -128,12 +128,12 @@ class Host:
         ]
 
     async def serve(self, show: Callable[[], None]) -> None:
-        """Serve until a signal; then all runs pause after their step, while the service still hears."""
+        """Serve until a signal or `end`; then pause all runs after their step, while the service still answers."""
         config = uvicorn.Config(
             self._app,
             http=BehindGate,
             ws="none",
-            log_level="critical",  # strangers' garbage is not news; the service's own troubles are told once
+            log_level="critical",  # strangers' invalid requests are not news; Troubles prints the service's own errors
             access_log=False,
             timeout_keep_alive=KEEP_ALIVE_S,
             timeout_graceful_shutdown=1,
@@ -153,7 +153,7 @@ class Host:
         self._tell_gate()
         serving = asyncio.create_task(server.serve(sockets=[service]))
         ticking = asyncio.create_task(self._tick(show))
-        # Not a thread to wait for: it imports torch, and the host may be asked to end before that is done.
+        # A daemon thread: it imports torch, and the host may be asked to end before that is done.
         threading.Thread(target=self._relight, name="potluck-relight", daemon=True).start()
         async with self._announced():
             if self._options.can_train:
@@ -178,14 +178,14 @@ class Host:
         return announcing(self._options.machine, self._options.port, addresses, self._fingerprint)
 
     def end(self) -> None:
-        """Asked once, the host ends in order; asked again, it does not wait for its runs."""
+        """The first call ends the host in order; a second call makes it not wait for its runs."""
         if self._ending.is_set():
             self._is_hurried = True
             self.coordinator.changes.tell()
         self._ending.set()
 
     async def _pause(self) -> None:
-        """Let every run come to rest at a saved step, for as long as the host may take."""
+        """Pause every run, and wait up to _PAUSE_S until all have ended their step and sent their files."""
         names = self.coordinator.pause_runs()
         if not names:
             return
@@ -200,15 +200,15 @@ class Host:
             await self.coordinator.changes.wait(min(left_s, _PAUSE_LOOK_S))
 
     def _relight(self) -> None:
-        """After a restart: the lighthouses of runs that go on, on the ports that their workers know."""
+        """Start the lighthouses of unfinished runs on the ports that their workers know; then import torch."""
         with self.coordinator.troubles.survived("the lighthouses of runs that go on"):
             for record in self.coordinator.state.unfinished():
                 self._lighthouses.start(record.id, record.lighthouse_port)
         self._lighthouses.warm()
-        gc.freeze()  # torch is a million objects, and none of them becomes garbage: they are not looked through again
+        gc.freeze()  # torch's million objects never become garbage: the collector need not scan them again
 
     def _kept_credential(self) -> str | None:
-        """What this machine's commands showed to this host before it was started again: they go on with it."""
+        """This machine's credential from before a restart of the host, so that its commands can keep it."""
         known = self._home.membership()
         is_own = known is not None and known.fingerprint == self._fingerprint.hex()
         return known.credential if known is not None and is_own and known.machine == self._options.machine else None
@@ -216,7 +216,7 @@ class Host:
     async def _tick(self, show: Callable[[], None]) -> None:
         read_at = float("-inf")
         while True:
-            # A full disk, a folder that was moved, a defect of ours: the host stays, and says it once.
+            # A full disk, a folder that was moved or a defect in Potluck must not end the host: it is printed once.
             with self.coordinator.troubles.survived("this second's look at all machines"):
                 self.coordinator.roster.change(self._options.machine, links=link_reports(self._gate))
                 if time.monotonic() - read_at > _READ_EVERY_S:
@@ -231,13 +231,13 @@ class Host:
             await self.coordinator.changes.wait(_TICK_S)
 
     def _note_trouble(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What no task waits for, such as a connection that breaks: said once, without a traceback."""
+        """The event loop's handler of errors that no task awaits, such as a broken connection: prints each once."""
         error = context.get("exception")
         if isinstance(error, Exception):
             self.coordinator.troubles.note(str(context.get("message", "a connection")), error)
 
     def _tell_gate(self) -> None:
-        """This machine's gate hears before the others what they are about to hear."""
+        """Send new settings to this machine's gate, before the other machines get them with their orders."""
         orders = self.coordinator.shared.gate()
         if orders != self._told_gate:
             self._told_gate = orders
@@ -245,7 +245,7 @@ class Host:
             self._gate.update(as_settings(orders, self._options.machine, service=service))
 
     def _remember_this_machine(self) -> None:
-        """The host's machine is on the roster without a join: its commands and its agent need a credential too."""
+        """Save a membership of this machine, which never joins itself: its commands and agent need a credential too."""
         self._home.remember(
             HostMembership(
                 machine=self._options.machine,
@@ -267,7 +267,7 @@ class Host:
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, with the signals left to the host."""
+    """uvicorn without its signal handlers: the host handles signals."""
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -277,7 +277,7 @@ class _Server(uvicorn.Server):
 def tell_of_new_certificate(
     identity: Identity, roster: MachineRoster, machine: str, tell: Callable[[str], None]
 ) -> None:
-    """A host that lost its key is another one to the machines that have joined: they must hear why."""
+    """Print that the host's key was lost and made anew: the machines that have joined do not trust the new one."""
     others = sorted(roster.machines.keys() - {machine})
     if identity.is_new and others:
         tell(

@@ -1,4 +1,4 @@
-"""A file that a host keeps and cannot read: damaged, or written by another version of Potluck."""
+"""Why a host cannot read a file of its own: damaged, or written by another version of Potluck."""
 
 from pathlib import Path
 
@@ -8,7 +8,7 @@ _OTHER_VERSION = {"missing", "extra_forbidden"}
 
 
 def why_unreadable(path: Path, error: ValidationError | OSError) -> str:
-    """One clause. A whole file that only lacks what is kept today, or has more, is another version's."""
+    """The reason in one clause. A file that only lacks fields, or also has unknown ones, is an earlier version's."""
     if isinstance(error, OSError):
         return f"{path} is damaged"
     kinds = {problem["type"] for problem in error.errors(include_url=False, include_input=False)}

@@ -1,4 +1,4 @@
-"""Ending a process and all that it has started by a fixed time, whatever they hang in."""
+"""Kills a process and all its descendants, whatever they hang in, at once or at a deadline."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ _KILLED_S = 2.0
 
 
 def end_tree(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process, its children and theirs: each is in a session of its own, and none may stay behind."""
+    """Kill a process and all its descendants; a signal to its group would miss those in sessions of their own."""
     with suppress(psutil.NoSuchProcess):
         _kill_all([*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)])
     with suppress(subprocess.TimeoutExpired):  # it hangs in a driver: left to the kernel
@@ -26,7 +26,7 @@ def _kill_all(processes: list[psutil.Process]) -> None:
 
 
 class EndBy:
-    """After so many seconds this process ends with everything that it has started, unless it has ended before."""
+    """Deadline for this process: after `seconds` it is ended with all its descendants, unless it has ended before."""
 
     def __init__(self, seconds: float, tell: Callable[[str], None]) -> None:
         self._seconds = seconds

@@ -1,4 +1,4 @@
-"""A lighthouse for each run: membership of two runs must never mix."""
+"""One lighthouse for each run: quorums of two runs must never mix."""
 
 import threading
 from contextlib import suppress
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class Lighthouses:
-    """Lighthouses in this process, by their port, each behind the gate for the machines of its run.
+    """Lighthouses in this process, by port, each exposed through the gate to the machines of its run.
 
-    To start one needs no torch: after a restart of the host, runs wait for their lighthouse.
+    Starting a lighthouse does not import torch, which takes seconds: after a restart of the host, runs wait for it.
     """
 
     def __init__(self, address: str, gate: str | None) -> None:
@@ -33,7 +33,7 @@ class Lighthouses:
         import potluck.workloads.trainer  # noqa: F401, PLC0415
 
     def start(self, run: str, port: int = 0) -> int:
-        """Start one, on a port that it had before or on a free one; returns the port."""
+        """Start a run's lighthouse on the port that it had before, or on a free one for port 0; returns the port."""
         quieten_torchft()
         with self._lock:
             if port in self._servers:
@@ -50,11 +50,11 @@ class Lighthouses:
             return chosen
 
     def _expose(self, run: str, port: int) -> GateLine | None:
-        """The run's machines stand in for it as soon as they know the run."""
+        """Let the run's machines dial the lighthouse: their gates open stand-ins as soon as they know the run."""
         if self._gate is None:
             return None
         line = GateLine(self._gate, run)
-        with suppress(GateError, OSError):  # the gate is just being started again, and is told then
+        with suppress(GateError, OSError):  # the gate is being restarted; GateLine exposes the port again then
             line.expose({port: "control"}, waits=False)
         return line
 

@@ -8,7 +8,7 @@ from potluck.meeting.access.networks import ReachableInterface, best_first, find
 
 
 def choose_interfaces(address: str | None) -> list[ReachableInterface]:
-    """Where to listen: at the address that was asked for, or at every one that other machines could reach."""
+    """The interface with the given address, or all interfaces that other machines could reach."""
     if address is not None:
         return [find_interface(address)]
     found = best_first(read_interfaces())
@@ -21,7 +21,7 @@ def choose_interfaces(address: str | None) -> list[ReachableInterface]:
 
 
 def bind(address: str, port: int) -> socket.socket:
-    """A listening socket, or a word about who has the port."""
+    """A listening socket; raises MeetingError with a command that shows who has the port."""
     try:
         return socket.create_server((address, port), backlog=512)
     except OSError as error:

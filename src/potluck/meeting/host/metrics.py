@@ -1,4 +1,4 @@
-"""What Prometheus hears of the host's runs: each is read once, and at every scrape only what is new."""
+"""Prometheus metrics of the host's runs; a scrape reads only what is new in each run's files."""
 
 import asyncio
 import time
@@ -12,7 +12,7 @@ from potluck.report.followed import Followed
 from potluck.report.prometheus import expose
 from potluck.report.view import RunView
 
-_TOLD_AFTER_END_S = 300.0  # some scrapes, so that the last values are seen
+_TOLD_AFTER_END_S = 300.0  # time for some scrapes, so that the last values are seen
 
 
 @dataclass(slots=True)
@@ -22,7 +22,7 @@ class _Told:
 
 
 class Metrics:
-    """Follows the runs that go on, and for some minutes those that have ended since somebody asked."""
+    """Follows unfinished runs; a run that was in a scrape stays for _TOLD_AFTER_END_S after its end."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class Metrics:
         self._turn = asyncio.Lock()
 
     async def tell(self, records: list[RunRecord]) -> str:
-        """One scrape at a time: the first of a long run takes a while, and must not take all of the host's threads."""
+        """Scrape in a thread, one at a time: the first scrape of a long run is slow, and must not take all threads."""
         async with self._turn:
             return await asyncio.to_thread(self.scrape, records)
 
@@ -48,7 +48,7 @@ class Metrics:
     def _choose(self, records: list[RunRecord]) -> None:
         now = self._clock()
         for record in records:
-            key = (record.name, record.id)  # a run of the same name may be another one
+            key = (record.name, record.id)  # another run may have the same name
             if not record.has_ended:
                 told = self._told.setdefault(key, _Told(Followed(RunView(RunFolder(record.folder)))))
                 told.ended_at = None

@@ -1,4 +1,4 @@
-"""How every two machines of a cluster reach each other, from what both tell, and what would end a relay."""
+"""How every two machines reach each other, from both machines' reports, and the fix for a link that is not direct."""
 
 from collections.abc import Collection, Mapping
 from itertools import combinations
@@ -13,14 +13,14 @@ _TROUBLED = ("relayed", "down")
 
 
 def pair_links(roster: MachineRoster) -> list[dict[str, Any]]:
-    """Every pair of machines that are here: the way between them, who dialled, and the fix where nobody can."""
+    """Every pair of present machines: the way between them, which one dialled, and a fix if relayed or down."""
     machines = _present(roster)
     reports = {name: {link.machine: link for link in machine.links} for name, machine in machines.items()}
     return [_pair(machines, reports, first, second) for first, second in combinations(machines, 2)]
 
 
 def troubled_links(roster: MachineRoster) -> list[dict[str, Any]]:
-    """The pairs among `pair_links` that are relayed or down; where all is well, this is the quicker question."""
+    """The pairs of `pair_links` that are relayed or down; quicker than `pair_links` if there are few of them."""
     machines = _present(roster)
     places = {name: place for place, name in enumerate(machines)}
     suspects = {
@@ -62,7 +62,7 @@ def _pair(
 
 
 def _fix(machine: Machine) -> str:
-    """What would let others dial this machine: a rule of its firewall, or a port forwarded to it."""
+    """What to do so that others can dial this machine: a firewall rule, or a port forwarded to it."""
     name, reach = machine.facts.machine, machine.reach
     if reach is None or not reach.is_translated:
         return f"on {name}: {machine.facts.firewall_command}"
@@ -78,13 +78,13 @@ def _fix(machine: Machine) -> str:
 
 
 def _easier_to_open(machines: Mapping[str, Machine], first: str, second: str) -> list[str]:
-    """Those that the host sees at their own address, if there are any: a firewall's rule is easier than a router's."""
+    """The machines that are not behind NAT, else the first: a firewall rule is easier than a forwarded port."""
     untranslated = [name for name in (first, second) if (r := machines[name].reach) and not r.is_translated]
     return untranslated or [first]
 
 
 def check_direct(roster: MachineRoster, machines: Collection[str]) -> None:
-    """Refuse to send gradients past the gates where machines cannot dial each other at all."""
+    """Raise if two of the machines cannot dial each other: then gradients cannot go past the gates."""
     for link in troubled_links(roster):
         first, second = link["machines"]
         if {first, second} <= set(machines):
@@ -95,7 +95,7 @@ def check_direct(roster: MachineRoster, machines: Collection[str]) -> None:
 
 
 def link_lines(status: dict[str, Any], *, with_direct: bool = True) -> list[str]:
-    """For people: direct links in one line, each of the others with its fix."""
+    """Lines for people: all direct links in one line, each other link with its fix."""
     links = status["links"]
     direct = [f"{'-'.join(link['machines'])}{_trip(link)}" for link in links if link["way"] in ("direct", "here")]
     lines = [f"links, direct and encrypted: {', '.join(direct)}"] if direct and with_direct else []
@@ -111,7 +111,7 @@ def link_lines(status: dict[str, Any], *, with_direct: bool = True) -> list[str]
 
 
 def is_about_link(line: str) -> bool:
-    """Whether it is one of `link_lines`, which a status shows once, whatever the runs say."""
+    """Whether `link_lines` made this line about a relayed or down link; a status shows it once, not for each run."""
     return line.startswith(("link ", "  to make it direct, "))
 
 

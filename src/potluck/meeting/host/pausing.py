@@ -1,4 +1,4 @@
-"""A run while its host is not there: paused when the host ends in order, and going on when it starts again."""
+"""Runs across a restart of their host: paused when the host ends in order, continued when it starts again."""
 
 from potluck.core.checkpoint_names import checkpoint_files
 from potluck.core.run_folder import RunFolder
@@ -7,18 +7,18 @@ from potluck.meeting.host.runs import RunRecord, WorkerRecord
 
 
 def pause(record: RunRecord) -> RunRecord:
-    """All workers stop after their step; the last of them saves the last committed step."""
+    """Mark a run in progress as paused: its workers stop after their step, and the last committed step is saved."""
     return record.with_(state="paused") if record.state in ("preparing", "running") else record
 
 
 def has_paused(record: RunRecord, absent: frozenset[str]) -> bool:
-    """Whether nobody in reach trains any more, and all that they wrote is at the host."""
+    """Whether all workers on machines that are not absent have ended, and their files are at the host."""
     present = [worker for machine, worker in record.all_workers() if machine not in absent]
     return all(worker.state in ENDED and worker.is_home for worker in present)
 
 
 def go_on(record: RunRecord) -> RunRecord:
-    """What a host that starts again makes of a run that it had paused: another start, on the same machines."""
+    """Continue a paused run when the host starts again: a new start, on the same machines."""
     if record.state != "paused":
         return record
     has_checkpoint = bool(checkpoint_files(RunFolder(record.folder).checkpoints_dir))
@@ -31,7 +31,7 @@ def go_on(record: RunRecord) -> RunRecord:
 
 
 def come_back(record: RunRecord, machine: str) -> RunRecord:
-    """A machine that had left the run and is back: its workers are about to start, and have not ended."""
+    """Reset the stopped workers of a machine that had left and is back, so that they start again."""
     workers = record.workers.get(machine, [])
     back = [_anew(worker) if worker.state == "stopped" else worker for worker in workers]
     return record if back == workers else record.with_(workers={**record.workers, machine: back})

@@ -4,11 +4,11 @@ from collections.abc import Collection, Mapping
 from itertools import combinations
 
 Pair = frozenset[str]
-_MOST_SEARCHED = 16  # machines with a broken link that every combination is tried of
+_MOST_SEARCHED = 16  # of more machines with a broken link, not every combination is tried
 
 
 def largest_set(machines: Collection[str], broken: Collection[Pair], speeds: Mapping[str, float]) -> set[str]:
-    """No two of them are a broken pair. Of sets of one size the fastest; of equally fast ones, who joined first."""
+    """The largest set without a broken pair; of equal size the fastest, of equal speed the first to join."""
     order = list(machines)
     affected = [name for name in order if any(name in pair for pair in broken)]
     whole = set(order) - set(affected)
@@ -26,7 +26,7 @@ def largest_set(machines: Collection[str], broken: Collection[Pair], speeds: Map
 
 
 def _one_by_one(affected: list[str], broken: Collection[Pair]) -> set[str]:
-    """Those with the fewest broken links first, while they fit: many machines, and no time to try everything."""
+    """Greedy choice for many machines: those with the fewest broken links first, each if it fits the chosen ones."""
     chosen: set[str] = set()
     for name in sorted(affected, key=lambda name: sum(name in pair for pair in broken)):
         if not any(frozenset((name, other)) in broken for other in chosen):

@@ -1,4 +1,4 @@
-"""What the runs' folders say, read outside of every decision: the host's state takes the values that were read."""
+"""Readings of run folders, taken outside of the host's decisions: these get only the values that were read."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from potluck.meeting.transfer.run_tail import Pace, read_length, read_pace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunReading:
-    """A run's folder at one moment."""
+    """What a run's folder says at one moment."""
 
     pace: Pace
     last_step: int = 0
     full_disk: str | None = None
-    """A line about the disk under the folder, if that takes nothing more."""
+    """A line about the folder's disk if it is full."""
 
     def speeds(self, record: RunRecord) -> dict[str, float]:
-        """What each machine does of the run's batches, in samples a second."""
+        """Each machine's own samples a second in this run."""
         own = self.pace.own_samples_per_s or {}
         parts = {
             machine: [own[name] for worker in workers if (name := f"{machine}-{worker.number}") in own]
@@ -32,7 +32,7 @@ NOTHING_READ = RunReading(pace=Pace())
 
 
 def read_run(record: RunRecord, host: str) -> RunReading:
-    """Look at the ends of the run's event files, which takes as long as the disk does."""
+    """Read the ends of the run's event files and its disk's free space; blocks for as long as the disk does."""
     return RunReading(
         pace=read_pace(record.folder),
         last_step=read_length(record.folder),
@@ -41,7 +41,7 @@ def read_run(record: RunRecord, host: str) -> RunReading:
 
 
 class RunReadings:
-    """The last reading of every run; `read` is for a thread beside the event loop."""
+    """The last reading of every run; `read` blocks, so call it in a thread beside the event loop."""
 
     def __init__(self, host: str, troubles: Troubles) -> None:
         self._host = host
@@ -50,7 +50,7 @@ class RunReadings:
 
     def read(self, records: Iterable[RunRecord]) -> None:
         for record in records:
-            with self._troubles.survived(f"run {record.name}"):  # one run's trouble is not another's
+            with self._troubles.survived(f"run {record.name}"):  # one run's error must not hide the other runs
                 self.found[record.name] = read_run(record, self._host)
 
     def of(self, run: str) -> RunReading:

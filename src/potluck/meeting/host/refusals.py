@@ -1,4 +1,4 @@
-"""What the host's service does not take: each refusal is one sentence and a fix, whatever was sent."""
+"""Error answers of the host's service: each is one sentence and a fix, whatever was sent."""
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -10,7 +10,7 @@ from potluck.meeting.host.credentials import OTHER_VERSION, refuse
 
 
 def add_refusals(app: FastAPI) -> None:
-    """Errors become answers."""
+    """Turn exceptions of request handlers into error answers."""
     app.add_exception_handler(PotluckError, _refuse)
     app.add_exception_handler(RequestValidationError, _not_understood)
     app.add_exception_handler(HTTPException, _no_such_path)
@@ -23,7 +23,7 @@ async def _refuse(_: Request, error: Exception) -> JSONResponse:
 
 async def _not_understood(_: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    # The place only: what was sent may be secret.
+    # Only the field's name: its value may be secret.
     where = ", ".join(".".join(str(part) for part in problem["loc"]) for problem in error.errors()[:3])
     return JSONResponse({"error": f"this host does not understand {where[:300]}", "fix": OTHER_VERSION}, 422)
 

@@ -1,7 +1,7 @@
-"""Visits, the doctor's and others': the host carries questions to joined machines, and their answers back.
+"""Visits, for the doctor and for measuring: the host relays questions to joined machines, and their answers back.
 
-What is open is a state, as all orders are: a machine hears which visits there are and which question of each waits for
-its answer. A visit that it does not hear of any more is over.
+A machine's orders list all open visits, and of each the question that waits for this machine's answer. A visit that is
+not in the orders any more is over.
 """
 
 import secrets
@@ -16,7 +16,7 @@ from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.wire import Visit, VisitAnswer, VisitBegun, VisitQuestion
 
 _LOOK_S = 1.0
-_FORGET_S = 30.0  # whoever asked has gone without an end
+_FORGET_S = 30.0  # the command that asked has ended without ending its visit
 
 
 @dataclass(slots=True)
@@ -28,7 +28,7 @@ class _Open:
 
 
 class Visits:
-    """All visits that are going on; any machine that has joined may begin one."""
+    """All open visits; any joined machine may begin one."""
 
     def __init__(self, roster: MachineRoster, changes: Changes, clock: Callable[[], float] = time.monotonic) -> None:
         self._roster = roster
@@ -37,7 +37,7 @@ class Visits:
         self._open: dict[str, _Open] = {}
 
     def begin(self, runs: list[str]) -> VisitBegun:
-        """A visit to everyone who trains and is here; `runs` are on meanwhile."""
+        """Open a visit to all present machines that train; `runs` are the runs in progress."""
         name = secrets.token_hex(16)
         self._open[name] = _Open(self._clock())
         trains = [machine for machine, known in self._roster.machines.items() if known.facts.can_train]
@@ -59,16 +59,16 @@ class Visits:
         self._changes.tell()
 
     def as_runs(self) -> dict[str, list[str]]:
-        """What the gates know visits by: everybody who is here may talk to everybody else."""
+        """Visits in the form of runs, for the gates: all present machines may connect to each other."""
         present = sorted(self._roster.present()) if self._open else []
         return dict.fromkeys(self._open, present)
 
     def told_to(self, machine: str) -> list[Visit]:
-        """What this machine hears of the visits."""
+        """The open visits, for this machine's orders."""
         return [one.questions.get(machine, Visit(visit=name)) for name, one in self._open.items()]
 
     async def ask(self, name: str, asked: VisitQuestion) -> VisitAnswer:
-        """The machine's answer, or why there is none."""
+        """Relay a question to a machine; returns its answer, or why there is none."""
         visit, machine = self._find(name), asked.machine
         visit.num_asked += 1
         number = visit.num_asked
@@ -100,7 +100,7 @@ class Visits:
             self._changes.tell()
 
     def tick(self) -> None:
-        """End visits that nobody goes on with."""
+        """End visits that have not been used for _FORGET_S."""
         for name, visit in list(self._open.items()):
             if self._clock() - visit.used_at > _FORGET_S:
                 self.end(name)

@@ -1,4 +1,4 @@
-"""Who has joined: kept in a file, so that a host that starts again knows everyone by name."""
+"""The roster: machines that have joined, kept in a file, so that a host that starts again knows them."""
 
 import hashlib
 import hmac
@@ -19,7 +19,7 @@ from potluck.meeting.host.kept_file import why_unreadable
 from potluck.meeting.wire import Address, Digest, GateMember, Introduction, LinkReport, MachineName, Reach
 
 AWAY_AFTER_S = 12.0  # more than two polls
-LEAVE_S = 80.0  # for a step, and for what is still to be sent
+LEAVE_S = 80.0  # for a step, and for sending the remaining files
 State = Literal["getting ready", "here", "away", "left", "leaving"]
 
 
@@ -30,22 +30,22 @@ class Machine(BaseModel):
 
     facts: Introduction
     number: int = Field(ge=1, le=MOST_MACHINES)
-    """Its loopback address, on every machine: see gates/loopback.py."""
+    """Gives the machine's loopback address, the same on every machine: see gates/loopback.py."""
     credential_hash: Digest
     reach: Reach | None = None
-    """Where its gate may be dialled; None until it told."""
+    """Where the machine's gate may be dialled; None until the machine has reported it."""
     devices: list[str] | None = None
     has_left: bool = False
     leaves_by: float | None = None
     """When a machine that was asked to leave counts as gone, whether it has finished or not."""
     is_sent_away: bool = False
-    """Asked to leave by another machine: its credential ends with it. One that leaves by itself may come back."""
+    """Another machine asked this one to leave: its credential ends then. One that leaves by itself may come back."""
     last_heard: float = 0.0
-    """By the host's clock, seconds since 1970."""
+    """When the machine last sent a request, by the host's clock, in seconds since 1970."""
     samples_per_s: float | None = None
-    """What it did of the batches of its last run."""
+    """The machine's own speed in its last run."""
     links: list[LinkReport] = Field(default=[], exclude=True)
-    """How it reaches the others, as it told last."""
+    """How the machine reaches the others, by its last report."""
 
     def state(self, now: float) -> State:
         if self.has_left:
@@ -57,7 +57,7 @@ class Machine(BaseModel):
         return "here" if self.devices is not None else "getting ready"
 
     def is_like(self, other: "Machine | None") -> bool:
-        """Whether nothing that is worth a word or a write has changed: not the sign of life, nor the links."""
+        """Whether `other` differs at most in `last_heard` and `links`, whose changes are not worth a save."""
         return other is not None and self == other.model_copy(
             update={"last_heard": self.last_heard, "links": self.links}
         )
@@ -69,7 +69,7 @@ class _File(BaseModel):
 
 
 class MachineRoster:
-    """The machines, and who may speak for each."""
+    """All machines that have joined, and the hash of each one's credential."""
 
     def __init__(self, path: Path, clock: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -84,18 +84,18 @@ class MachineRoster:
         self.machines: Mapping[str, Machine] = kept.machines
         self._is_stale = False
         self.unsaved: OSError | None = None
-        """Why the file is not what it should be: a disk that is full just now."""
+        """Why the last save failed, for example on a full disk; None if it succeeded."""
 
     def enrol(self, facts: Introduction, kept: str | None = None) -> str:
-        """Let a machine in, in the place of what it was before; returns its credential, of which only a hash stays.
+        """Add a machine, in place of its earlier entry; returns its credential, of which only a hash is kept.
 
-        The credential is a new one, unless the machine keeps one that the roster knows.
+        The credential is new, unless `kept` is the one that the roster knows for this machine.
         """
         credential = kept if kept and self.knows(facts.machine, kept) else secrets.token_urlsafe(32)
         machines, before = self.machines, self.machines.get(facts.machine)
         others = {
             name: known
-            for name, known in machines.items()  # the same machine, under the name that it had before, goes
+            for name, known in machines.items()  # without this machine's entry under an earlier name
             if name == facts.machine or not facts.certificate or known.facts.certificate != facts.certificate
         }
         enrolled = Machine(
@@ -107,17 +107,17 @@ class MachineRoster:
         )
         self.machines = {**others, facts.machine: enrolled}
         self.save()
-        if self.unsaved is not None:  # after a restart nobody would know this machine: it is not let in
+        if self.unsaved is not None:  # after a restart the host would not know this machine: do not admit it
             self.machines = machines
             raise self.unsaved
         return credential
 
     def address_of(self, machine: str) -> str:
-        """A machine's loopback address on every machine."""
+        """A machine's loopback address, the same on every machine."""
         return address_of(self.block, self.machines[machine].number)
 
     def members(self) -> list[GateMember]:
-        """Machines that the gates let in: all that have not left."""
+        """Machines that the gates let in: all that have not left and have reported where their gate is."""
         return [
             GateMember(
                 machine=name,
@@ -137,14 +137,14 @@ class MachineRoster:
         return hmac.compare_digest(_hash(credential), known.credential_hash if known else "0" * 64) and bool(known)
 
     def change(self, machine: str, **changes: object) -> None:
-        """Change what is known of a machine."""
+        """Change fields of a machine's entry."""
         self.become({**self.machines, machine: self.machines[machine].model_copy(update=changes)})
 
     def become(self, machines: Mapping[str, Machine]) -> bool:
-        """Take on what a message made of the machines; True if others should hear of it.
+        """Replace all entries; returns whether the change should be announced to waiting requests.
 
-        Who leaves is written down at once: after a restart, a machine that was sent away must not be known. What every
-        machine tells again waits for the next `save_again`.
+        A leave is saved at once: after a restart, the host must not know a machine that was sent away. Other changes,
+        which machines report again, wait for the next `save_again`.
         """
         if machines is self.machines:
             return False
@@ -168,12 +168,12 @@ class MachineRoster:
         return [name for name in self.machines if self.state(name) in ("here", "getting ready")]
 
     def save_again(self) -> None:
-        """Write the file if it is not what it should be."""
+        """Save if there are changes since the last save, or if that failed."""
         if self._is_stale or self.unsaved is not None:
             self.save()
 
     def save(self) -> None:
-        """Write the file; if the disk does not take it, all is kept here until it does."""
+        """Write the file; if that fails, `unsaved` says why, and `save_again` retries."""
         self._is_stale = False
         try:
             self._write()
@@ -191,7 +191,7 @@ def _hash(credential: str) -> str:
 
 
 def _free_number(machines: Mapping[str, Machine]) -> int:
-    """Above all that are given out, while there are such: nobody gets a number that others may still use."""
+    """One above the highest number taken, while there is one: others may still use a lower one that is free."""
     taken = {machine.number for machine in machines.values()}
     highest = max(taken, default=0)
     return highest + 1 if highest < MOST_MACHINES else min(set(range(1, MOST_MACHINES + 2)) - taken)

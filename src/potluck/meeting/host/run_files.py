@@ -1,4 +1,4 @@
-"""Every run's record on the host's disk, and the lock in a run's folder that says that the run goes on."""
+"""Every run's record on the host's disk, and the lock in a run's folder that marks the run as in progress."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from potluck.meeting.host.troubles import Troubles
 
 
 class RunFiles:
-    """Writes records down; what a full disk does not take is kept here, and tried again."""
+    """Saves records; a record that could not be written is kept in memory, and retried by `save_again`."""
 
     def __init__(self, folder: Path, troubles: Troubles) -> None:
         self._folder = folder
@@ -25,7 +25,7 @@ class RunFiles:
         self.locks = HostLocks()
 
     def load(self) -> dict[str, RunRecord]:
-        """All runs that this host knows; those that it had paused go on."""
+        """The records of all runs of this host; paused runs are continued."""
         records = [go_on(_read_record(file)) for file in sorted(self._folder.glob("*.json"))]
         for record in records:
             self.locks.note(RunFolder(record.folder), goes_on=not record.has_ended)
@@ -37,7 +37,7 @@ class RunFiles:
         self.save_again()
 
     def save_again(self) -> None:
-        """Write what is not written yet."""
+        """Write the records that are not written yet."""
         for name, record in list(self._unsaved.items()):
             try:
                 write_secret(self._folder / f"{name}.json", record.model_dump_json(indent=1))

@@ -1,4 +1,4 @@
-"""From what somebody asks for to a run's settings and folder: on the host, where the runs are."""
+"""Makes a run's settings and folder on the host, from a request."""
 
 from pathlib import Path
 
@@ -12,12 +12,12 @@ from potluck.meeting.wire import RunRequest, RunTask
 
 
 def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> tuple[RunFolder, RunTask, bool]:
-    """A built-in model: every open choice made, the folder claimed or found; also says whether it goes on."""
+    """For a built-in model: complete the settings, create or find the folder; the bool is True for a resumed run."""
     from potluck.workloads.trainer import complete  # noqa: PLC0415  imports torch
 
     assert request.task.settings is not None
     asked, recorded = resolve([request.task.settings], runs_dir)
-    # Where data is kept is each machine's own choice, unless somebody chose for all.
+    # Each machine chooses where it keeps data, unless the request chose for all.
     settings = complete(asked, data_dir=Path("data"), num_workers=num_workers).but(data_dir=asked.data_dir)
     if recorded is not None:
         folder = find_run_folder(runs_dir, str(settings.experiment_name))
@@ -37,7 +37,7 @@ def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> t
 
 
 def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunTask, bool]:
-    """A script of the user's: its name and arguments are what the folder records."""
+    """For a user's script: create or find the folder, which records the script's name and arguments."""
     task = request.task
     is_resumed = request.name is not None and (runs_dir / request.name / "run.yaml").is_file() and request.resume
     if is_resumed:

@@ -1,4 +1,4 @@
-"""The host's watch over its runs: who waits for whom, which machines cannot reach each other, and the line to type."""
+"""The host's watch over its runs: finds stalls and machines that cannot reach each other, and says what to type."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,8 +14,8 @@ from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.runs import RunRecord
 from potluck.meeting.transfer.run_tail import Pace
 
-STALLED_S = 15.0  # the terminals hear of it a moment later: 20 s is the promise
-_LASTING_S = 4.0  # a link that is down for less is one that is being dialled again
+STALLED_S = 15.0  # terminals print it a moment later: 20 s is the promise
+_LASTING_S = 4.0  # a link that is down for less is just being dialled again
 _LOOK_EVERY_S = 0.9
 
 
@@ -93,7 +93,7 @@ class RunWatch:
             step, since = self._steps[record.name] = pace.step, now
         machines = [name for name in record.workers if name not in absent]
         lasting = [link for link in self._lasting if set(link["machines"]) <= set(machines)]
-        # Gradients that go past the gates cannot go through the host either.
+        # Gradients that go past the gates cannot be relayed by the host.
         cut = {frozenset(one["machines"]) for one in lasting if one["way"] == "down" or record.is_direct}
         undialled = self._note_undialled(record, pace, machines)
         speeds = {name: self._roster.machines[name].samples_per_s or 0.0 for name in machines}
@@ -104,7 +104,7 @@ class RunWatch:
         lines = [f"{name} takes no part in run {record.name}: {why}" for name, why in left_out.items()]
         lines += _dial_lines(undialled)
         lines += link_lines({"links": lasting, "host": self._host}, with_direct=False)
-        if reading.full_disk is not None:  # what workers tell waits for space: whether they go on cannot be seen here
+        if reading.full_disk is not None:  # new events wait for disk space, so a stall cannot be seen
             lines.append(f"{reading.full_disk}; training goes on meanwhile, and what is not written yet is kept")
         elif now - since > STALLED_S:
             lines += _stall_lines(record, pace, absent | left_out.keys())
@@ -115,10 +115,10 @@ class RunWatch:
         return now - since > _LASTING_S
 
     def _note_undialled(self, record: RunRecord, pace: Pace, machines: list[str]) -> dict[Pair, str]:
-        """Pairs whose workers get no answer from each other's port for gradients, while the host hears both machines.
+        """Pairs of present machines whose workers get no answer from each other's port for gradients.
 
-        Nothing dials these ports again once a machine is left out: the pair is forgotten when the link between the
-        gates comes back, or when one of the two joins anew.
+        Nothing dials these ports again once a machine is left out: a pair stays until a bad link between the two gates
+        has recovered, or until one of the two machines is absent.
         """
         known = self._undialled.get(record.name, {})
         for worker, waiting in pace.waiting.items():
@@ -144,7 +144,7 @@ def _dial_lines(undialled: Mapping[Pair, str]) -> list[str]:
 
 
 def _stall_lines(record: RunRecord, pace: Pace, gone: Iterable[str]) -> list[str]:
-    """Who waits for whom. Nothing is said while all compute: a step or an evaluation may simply take long."""
+    """Lines that say which workers wait for which. None while all compute: a step or an evaluation may take long."""
     workers = [
         f"{machine}-{worker.number}"
         for machine, own in record.workers.items()

@@ -10,7 +10,7 @@ from potluck.meeting.wire import Assignment, Name, Port, RunTask, WorkerReport
 
 
 class WorkerRecord(BaseModel):
-    """One worker's number in the run and where it stands."""
+    """One worker of a run: its number, its device and its state."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -23,7 +23,7 @@ class WorkerRecord(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """One run: what it does, who takes part, how it stands."""
+    """One run: its task, its workers, and its state."""
 
     model_config = ConfigDict(frozen=True, allow_inf_nan=False)
 
@@ -37,21 +37,21 @@ class RunRecord(BaseModel):
     lighthouse_port: Port
     is_direct: bool = False
     machines: list[str] | None = None
-    """Only these; None means everyone."""
+    """The only machines that take part; None means all."""
     without: list[str] = Field(default_factory=list)
     workers: dict[str, list[WorkerRecord]] = Field(default_factory=dict)
     reserved: dict[str, list[int]] = Field(default_factory=dict)
-    """The numbers that machines had before the run was resumed: their files go on under the same names."""
+    """Worker numbers that machines had before the run was resumed: their files continue under the same names."""
     expected: int = 1
     start_number: int = 1
-    """Counts a run's starts: a resume begins another, and so does a host that starts again after a pause."""
+    """Counts the run's starts: a resume is a new start, and so is continuing after a pause of the host."""
     is_resumed: bool = False
     state: RunPhase = "preparing"
     message: str = ""
     left_out: dict[str, str] = Field(default_factory=dict)
     """Machines that cannot reach some of the others, and why: their workers rest until they can."""
     missed_the_end: list[str] = Field(default_factory=list)
-    """Machines that were away when the run ended: what still trains there is stopped when they come back."""
+    """Machines that were away when the run ended: workers that still train there are stopped when they come back."""
 
     @property
     def has_ended(self) -> bool:
@@ -65,7 +65,7 @@ class RunRecord(BaseModel):
 
 
 def wants(record: RunRecord, machine: str) -> bool:
-    """Whether a machine belongs to the run by the words of whoever started it."""
+    """Whether the request that started the run includes this machine."""
     return machine not in record.without and (record.machines is None or machine in record.machines)
 
 
@@ -82,7 +82,7 @@ def add_machine(record: RunRecord, machine: str, devices: list[str]) -> RunRecor
 
 
 def take_report(record: RunRecord, machine: str, report: WorkerReport) -> RunRecord:
-    """What a machine says of one of its workers; what it says of an earlier start is no news."""
+    """Apply a machine's report of one of its workers; a report about an earlier start is ignored."""
     if report.start_number != record.start_number:
         return record
     workers = record.workers.get(machine, [])
@@ -96,7 +96,7 @@ def take_report(record: RunRecord, machine: str, report: WorkerReport) -> RunRec
 
 
 def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
-    """Where the run stands, from where its workers stand; machines that are away or left cannot be waited for."""
+    """The run with its state derived from its workers' states; workers of absent machines are not waited for."""
     if record.has_ended or record.state == "paused" or not record.workers:
         return record
     absent |= record.left_out.keys()
@@ -107,14 +107,14 @@ def judge(record: RunRecord, absent: frozenset[str]) -> RunRecord:
         return record.with_(state="finished", missed_the_end=sorted(absent & record.workers.keys()))
     if present and all(worker.state == "failed" for worker in present):
         return record.with_(state="failed", message=_failures(record)[0])
-    # With everybody away it goes on, unless it was asked to stop: they may still be training.
+    # With all machines absent the run goes on, unless it was asked to stop: they may still be training.
     if all(worker.state in ENDED for worker in present) and (present or record.state == "stopping"):
         return record.with_(state="stopped", missed_the_end=sorted(absent & record.workers.keys()))
     return record
 
 
 def _judge_preparing(record: RunRecord, present: list[WorkerRecord]) -> RunRecord:
-    """One machine that cannot be made ready ends the run before it begins; all that cannot are named."""
+    """Start the run when all present workers are ready; if any has failed, the run fails, and names all that did."""
     if not present or any(worker.state not in ("ready", "failed") for worker in present):
         return record
     failures = _failures(record)
@@ -132,7 +132,7 @@ def _failures(record: RunRecord) -> list[str]:
 
 
 def lower_expectation(record: RunRecord, absent: frozenset[str], *, has_stepped: bool) -> RunRecord:
-    """Before the first step the workers wait for each other: not for one that is gone or has given up."""
+    """Before the first step all workers wait for `expected` workers: lower it if some are gone or have ended."""
     if record.state != "running" or has_stepped:
         return record
     absent |= record.left_out.keys()
@@ -143,12 +143,12 @@ def lower_expectation(record: RunRecord, absent: frozenset[str], *, has_stepped:
 
 
 def is_home(record: RunRecord, absent: frozenset[str]) -> bool:
-    """Whether everything that machines in reach have written has arrived."""
+    """Whether all files of workers on machines that are not absent have arrived."""
     return all(worker.is_home for machine, worker in record.all_workers() if machine not in absent)
 
 
 def phase_for(record: RunRecord, machine: str) -> Order:
-    """Prepare, train, or end: a finished run's last workers end by themselves, and none is started again."""
+    """The order for a machine. `end`: the run has finished; its last workers end by themselves, none is started."""
     if record.state == "running" and machine in record.left_out:
         return "rest"
     if record.state in ("preparing", "running"):
@@ -157,7 +157,7 @@ def phase_for(record: RunRecord, machine: str) -> Order:
 
 
 def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment | None:
-    """What a machine should do for this run, if anything."""
+    """A machine's part in this run; None if it has nothing to do or to send for the run."""
     workers = record.workers.get(machine)
     is_over = record.has_ended or record.state == "paused"
     if not workers or (is_over and all(worker.is_home for worker in workers)):

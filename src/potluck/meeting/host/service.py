@@ -1,4 +1,4 @@
-"""The host's HTTPS service: every path but the version needs a credential, or a proof or key made of the token."""
+"""The host's HTTP service: every path but /version needs a credential, or a proof or key derived from the token."""
 
 import asyncio
 import time
@@ -43,7 +43,7 @@ _NEWS_LOOK_S = 0.2
 
 
 def make_service(*, door: Door, coordinator: Coordinator, bundles: BundleCache) -> FastAPI:
-    """The service over a door and a coordinator."""
+    """The service as a FastAPI application."""
     app = FastAPI(title="Potluck host", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
     app.state.door, app.state.coordinator, app.state.bundles, app.state.metrics = door, coordinator, bundles, Metrics()
     app.add_middleware(Admission, door=door, coordinator=coordinator)
@@ -70,7 +70,7 @@ async def _bundles(request: Request) -> BundleCache:
 
 
 async def _member(request: Request) -> str:
-    """The machine that asks, as its credential has shown."""
+    """The machine that sent the request, known by its credential; refuses a caller that is no machine."""
     machine: str = request.scope.get(CALLER, ONLOOKER)
     if machine == ONLOOKER:
         raise NotProvenError("this host does not know this machine", fix="join with the line that potluck host prints")
@@ -78,7 +78,7 @@ async def _member(request: Request) -> str:
 
 
 async def _onlooker(request: Request) -> None:
-    """A program with the metrics' own key, or a machine: nothing that reads needs to be let in as one that acts."""
+    """Admit a machine, or a program with the metrics key: to read metrics, no machine's credential is needed."""
     if CALLER not in request.scope:
         raise NotProvenError("this host does not know this program", fix="give it the key in metrics-key")
 
@@ -92,19 +92,19 @@ CoordinatorDep = Annotated[Coordinator, Depends(_coordinator)]
 Bundles = Annotated[BundleCache, Depends(_bundles)]
 
 
-# The way in
+# Joining
 
 
 @_doorway.get("/version")
 async def tell_version(request: Request) -> VersionAnswer:
-    """The one question that anybody may ask."""
+    """The only path that needs neither a credential nor a proof: version, clock and a challenge."""
     door: Door = request.app.state.door
     return door.version()
 
 
 @_doorway.post("/join")
 async def let_in(request: Request, coordinator: CoordinatorDep) -> JoinAnswer:
-    """A machine with the token becomes one with a credential."""
+    """Admit a machine that proves the token, and give it a credential."""
     door: Door = request.app.state.door
     answer = door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
     coordinator.changes.tell()
@@ -121,16 +121,16 @@ async def tell_metrics(request: Request, coordinator: CoordinatorDep) -> Respons
     return Response(await metrics.tell(list(coordinator.state.runs.values())), media_type=CONTENT_TYPE)
 
 
-# What machines hear and say
+# Orders for machines, and their reports and files
 
 
 @_members.post("/poll")
 async def give_orders(asked: PollRequest, machine: Machine, coordinator: CoordinatorDep) -> Response:
-    """What this machine should be doing, as soon as that is something else than it knows (`Orders`)."""
+    """Long poll: the machine's `Orders`, as soon as they differ from those that it knows."""
     deadline = time.monotonic() + POLL_S
     coordinator.heard(machine)
     while True:
-        if machine not in coordinator.roster.machines:  # it may have been removed while it waited
+        if machine not in coordinator.roster.machines:  # it may have been removed while its poll waited
             raise NotProvenError(
                 "this machine was taken off the roster", fix="join with the line that potluck host prints"
             )
@@ -148,7 +148,7 @@ async def give_orders(asked: PollRequest, machine: Machine, coordinator: Coordin
 
 @_members.post("/report")
 async def take_report(told: Report, machine: Machine, coordinator: CoordinatorDep, request: Request) -> dict[str, bool]:
-    """How a machine and its workers stand."""
+    """Take a machine's report of itself and its workers."""
     coordinator.take(machine, told, _address(request))
     return {"taken": True}
 
@@ -163,7 +163,7 @@ async def take_delivery(
     file: Annotated[str, Query(max_length=300)],
     offset: Annotated[int, Query(ge=0)],
 ) -> dict[str, int]:
-    """Bytes of an event or log file, from where the host's copy ends."""
+    """Append bytes of an event or log file to the host's copy; answers with the copy's size."""
     folder = coordinator.state.find_run(run).folder
     coordinator.heard(machine)
     return {"size": receive(folder, file, offset, await request.body(), machine=machine)}
@@ -179,7 +179,7 @@ async def take_checkpoint(
     *,
     part: Annotated[CheckpointPart, Query()],
 ) -> dict[str, int]:
-    """A part of a checkpoint."""
+    """Take a part of a checkpoint; answers with how many bytes the host has."""
     coordinator.heard(machine)
     keep = int((coordinator.state.find_run(run).task.settings or {}).get("keep_checkpoints", 3))
     body = await request.body()
@@ -191,7 +191,7 @@ async def take_checkpoint(
 
 @_members.get("/runs/{run}/checkpoint")
 async def give_checkpoint(run: Name, coordinator: CoordinatorDep) -> Response:
-    """The newest whole checkpoint."""
+    """The run's newest undamaged checkpoint."""
     newest = await asyncio.to_thread(newest_checkpoint, RunFolder(coordinator.state.find_run(run).folder))
     if newest is None:
         raise MeetingError(f"run {run} has no checkpoint on the host", fix="start it anew, without --resume")
@@ -203,19 +203,19 @@ async def give_checkpoint(run: Name, coordinator: CoordinatorDep) -> Response:
 
 @_members.post("/visits")
 async def begin_visit(coordinator: CoordinatorDep) -> VisitBegun:
-    """The doctor wants to ask everyone who is here."""
+    """Open a visit: questions to all present machines that train."""
     return coordinator.visits.begin([record.name for record in coordinator.state.unfinished()])
 
 
 @_members.post("/visits/{visit}/questions")
 async def ask_a_machine(visit: Name, asked: VisitQuestion, coordinator: CoordinatorDep) -> VisitAnswer:
-    """A question to a machine; its answer when it comes."""
+    """Relay a question to a machine, and answer with the machine's answer."""
     return await coordinator.visits.ask(visit, asked)
 
 
 @_members.post("/visits/{visit}/answers")
 async def take_answer(visit: Name, told: VisitAnswer, machine: Machine, coordinator: CoordinatorDep) -> dict[str, bool]:
-    """What a machine answers."""
+    """Take a machine's answer to a question."""
     coordinator.heard(machine)
     coordinator.visits.take(visit, machine, told)
     return {"taken": True}
@@ -223,7 +223,7 @@ async def take_answer(visit: Name, told: VisitAnswer, machine: Machine, coordina
 
 @_members.post("/visits/{visit}/end")
 async def end_visit(visit: Name, coordinator: CoordinatorDep) -> dict[str, bool]:
-    """Nothing more is asked: machines close what they opened."""
+    """End a visit: machines close what they have opened for it."""
     coordinator.visits.end(visit)
     return {"ended": True}
 
@@ -233,14 +233,14 @@ async def end_visit(visit: Name, coordinator: CoordinatorDep) -> dict[str, bool]
 
 @_members.put("/bundles/{digest}")
 async def take_bundle(digest: Digest, request: Request, bundles: Bundles) -> dict[str, bool]:
-    """A script's folder."""
+    """Store a script's bundle."""
     await asyncio.to_thread(bundles.put, digest, await request.body())
     return {"kept": True}
 
 
 @_members.get("/bundles/{digest}")
 async def give_bundle(digest: Digest, bundles: Bundles) -> Response:
-    """A script's folder, for a machine that is to run it."""
+    """A script's bundle, for a machine that is to run the script."""
     data = await asyncio.to_thread(bundles.get, digest)
     if data is None:
         raise MeetingError("this host does not have that bundle", fix="start the run again with: potluck run")
@@ -249,22 +249,22 @@ async def give_bundle(digest: Digest, bundles: Bundles) -> Response:
 
 @_members.post("/runs")
 async def start_run(asked: RunRequest, machine: Machine, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """A run on everyone joined, or on some."""
+    """Start a run on all joined machines, or on some of them."""
     record = await coordinator.start_run(asked, by=machine)
-    # Nobody has heard of the run yet: whatever its files hold is from before.
+    # No machine has its orders yet: everything in the run's files is from earlier starts.
     written = lengths(record.folder)
     return {**await coordinator.describe(record), "written": written}
 
 
 @_members.get("/runs/{run}")
 async def show_run(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Where a run stands."""
+    """Describe a run."""
     return await coordinator.describe(coordinator.state.find_run(run))
 
 
 @_members.get("/runs/{run}/account")
 async def show_account(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Where a run's time went, as far as its events are here."""
+    """The run's account, from the events that have arrived."""
     account = await asyncio.to_thread(write_account, RunFolder(coordinator.state.find_run(run).folder))
     return {"account": None if account is None else account.as_data()}
 
@@ -277,7 +277,7 @@ async def stop_run(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
 
 @_members.post("/runs/{run}/news")
 async def give_news(run: Name, asked: NewsRequest, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """What was written since, as soon as something was."""
+    """Long poll: new lines of a run's files; also answers when the run's state or trouble has changed."""
     record = coordinator.state.find_run(run)
     state, trouble, deadline = record.state, coordinator.trouble(run), time.monotonic() + POLL_S
     while True:
@@ -291,13 +291,13 @@ async def give_news(run: Name, asked: NewsRequest, coordinator: CoordinatorDep) 
 
 @_members.get("/status")
 async def show_status(coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Who is here, and what runs."""
+    """All machines, links and runs."""
     await asyncio.to_thread(coordinator.readings.read, list(coordinator.state.runs.values()))
     return coordinator.status()
 
 
 @_members.post("/machines/{name}/leave")
 async def ask_to_leave(name: MachineName, machine: Machine, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Let a machine go."""
+    """Ask a machine to leave."""
     coordinator.ask_to_leave(name, by=machine)
     return {"machine": name, "leaves": True}

@@ -1,4 +1,4 @@
-"""The part of the orders that all machines hear alike: made once for all who ask, since it names every machine."""
+"""The gates' part of the orders, equal for all machines: made once for all polls, since it lists every machine."""
 
 import hashlib
 import time
@@ -11,10 +11,11 @@ _PAUSE_S_A_MACHINE = 0.01
 
 
 class SharedOrders:
-    """The gates' orders and their members as JSON, kept until something has changed.
+    """Caches the gates' orders, and their members as JSON, until something has changed.
 
-    A digest of orders has two parts, for the members and for all else. Who all else is news to hears it at once. Of new
-    members a machine hears at most once in N / 100 seconds while N of them come: each time it hears of all of them.
+    A digest of orders has two parts: one for the list of members, one for everything else. A change of anything else
+    is sent at once. A change of members is sent to a machine at most once in N / 100 seconds for N members, since the
+    whole list is sent each time.
     """
 
     def __init__(
@@ -30,7 +31,7 @@ class SharedOrders:
         self._told_at: dict[str, float] = {}
 
     def gate(self) -> GateOrders:
-        """Whom all gates let in, and for what."""
+        """The gates' orders: the members, and the machines of each run."""
         if self._gate is None or self._made_at != self._changes.count:
             self._made_at, made = self._changes.count, self._make()
             if self._gate is None or made.members != self._gate.members:
@@ -40,23 +41,23 @@ class SharedOrders:
         return self._gate
 
     def make_again(self) -> None:
-        """Something may have changed that nobody was told of."""
+        """Make the gates' orders anew at the next use: something may have changed without `Changes.tell`."""
         self._made_at = -1
 
     def sealed(self, orders: Orders) -> Orders:
-        """Orders with their digest; their gate's part is this one."""
+        """The orders with their digest; `orders.gate` must be the one that `gate` returned last."""
         rest = hashlib.sha256(_without_members(orders).encode()).hexdigest()[:16]
         return orders.model_copy(update={"digest": f"{rest}-{self._members_digest}"})
 
     def pause_s(self, machine: str, known: str, orders: Orders) -> float:
-        """How long the machine that knows orders with that digest waits for these, if nothing more happens."""
+        """How long to hold back orders that differ from the `known` digest only in members; 0 or less: send now."""
         if known.partition("-")[0] != orders.digest.partition("-")[0]:
             return 0.0
         pause_s = _PAUSE_S_A_MACHINE * len(orders.gate.members)
         return self._told_at.get(machine, float("-inf")) + pause_s - self._clock()
 
     def encoded(self, machine: str, orders: Orders) -> bytes:
-        """Sealed orders as JSON, for that machine, which is told of all members with it."""
+        """Sealed orders as JSON with all members; notes the time at which the machine gets them."""
         self._told_at[machine] = self._clock()
         return _without_members(orders).encode().replace(b'"members":[]', b'"members":' + self._members_json, 1)
 

@@ -1,4 +1,4 @@
-"""Starting a run: which machines take part, its folder, its lighthouse, and the record that all of it goes into."""
+"""Starts a run: chooses its machines, makes its folder and lighthouse, and builds its record."""
 
 import asyncio
 import secrets
@@ -21,7 +21,7 @@ _READY_S = 60.0
 
 
 class RunStarter:
-    """Starts one run at a time: two that are asked for at once must not get the same machines."""
+    """Starts one run at a time: two concurrent requests must not get the same machines."""
 
     def __init__(
         self,
@@ -42,7 +42,7 @@ class RunStarter:
         self._turn = asyncio.Lock()
 
     async def start(self, request: RunRequest, by: str, keep: Callable[[RunRecord], None]) -> RunRecord:
-        """A run on everyone joined, or on those named; it is kept before the next run may be started."""
+        """Start a run on all joined machines, or on those named; `keep` stores it before the next run starts."""
         if request.task.settings is None:
             check_script(request.task)
         async with self._turn:
@@ -97,7 +97,7 @@ class RunStarter:
 
 
 def is_awaited(state: HostState, request: RunRequest, now: float) -> bool:
-    """Whether a machine that the run wants is just getting ready; names that nobody has are refused."""
+    """Whether a machine that the request includes is still getting ready; raises for a name that no machine has."""
     for name in [*(request.machines or []), *request.without]:
         if name not in state.machines:
             raise MeetingError(f"no machine is called {name!r}", fix=did_you_mean(name, state.machines))
@@ -105,7 +105,7 @@ def is_awaited(state: HostState, request: RunRequest, now: float) -> bool:
 
 
 def choose_machines(state: HostState, request: RunRequest, now: float) -> list[str]:
-    """The machines that take part, or why there are none."""
+    """The machines that take part; raises if there are none, a named one is not here, or one is busy."""
     chosen = [name for name, is_now in _wanted(state, request, now).items() if is_now == "here"]
     for name in request.machines or []:
         if name not in chosen:
@@ -128,7 +128,7 @@ def choose_machines(state: HostState, request: RunRequest, now: float) -> list[s
 
 
 def _wanted(state: HostState, request: RunRequest, now: float) -> dict[str, str]:
-    """How the machines stand that could take part."""
+    """The states of the machines that could take part."""
     return {
         name: machine.state(now)
         for name, machine in state.machines.items()

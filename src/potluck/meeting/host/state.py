@@ -1,4 +1,4 @@
-"""The host's state as frozen data, and what each message makes of it: pure functions; no disk, no clock, no waiting."""
+"""The host's state as frozen data, and its transition for each message: pure functions; no disk, clock or waiting."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,7 +15,7 @@ _KEEP_LIGHTHOUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostState:
-    """Who has joined and what runs, at one moment."""
+    """The joined machines and the runs, at one moment."""
 
     host: str
     began_at: float
@@ -23,7 +23,7 @@ class HostState:
     machines: Mapping[str, Machine]
     runs: Mapping[str, RunRecord]
     ended_at: Mapping[str, float] = field(default_factory=dict)
-    """Runs that have ended, and of which machines may still have files to send."""
+    """When runs ended of which machines may still have files to send, by the run's name."""
 
     def unfinished(self) -> list[RunRecord]:
         return [record for record in self.runs.values() if not record.has_ended]
@@ -37,16 +37,16 @@ class HostState:
         return self.runs[name]
 
     def absent(self, now: float) -> frozenset[str]:
-        """Machines of runs that nothing can be expected of now."""
+        """Machines of runs that are away, have left or are off the roster."""
         gone: tuple[str, ...] = ("away", "left")
         if now - self.began_at < AWAY_AFTER_S:
-            gone = ("left",)  # a host that has just started was away itself: others had no time to be heard
+            gone = ("left",)  # the host has just started: machines had no time yet to send a request
         present = {name for name, machine in self.machines.items() if machine.state(now) not in gone}
         return frozenset({name for record in self.runs.values() for name in record.workers} - present)
 
 
 def put_run(state: HostState, record: RunRecord, now: float) -> HostState:
-    """A run that is new, or has changed."""
+    """Add a run, or replace its record; notes when the run ends."""
     before = state.runs.get(record.name)
     if before == record:
         return state
@@ -59,7 +59,7 @@ def put_run(state: HostState, record: RunRecord, now: float) -> HostState:
 
 
 def hear(state: HostState, machine: str, now: float) -> HostState:
-    """A sign of life: a machine that was away is back, and takes part in what runs."""
+    """A machine has sent a request: one that was away or had left is back, and takes part in unfinished runs."""
     was = state.machines[machine].state(now)
     state = _change(state, machine, last_heard=now, has_left=False)
     if was == "left":
@@ -69,7 +69,7 @@ def hear(state: HostState, machine: str, now: float) -> HostState:
 
 
 def take(state: HostState, machine: str, report: Report, address: str, now: float) -> HostState:
-    """What a machine says of itself and its workers; the report came from that address."""
+    """Apply a machine's report of itself and its workers; `address` is where the report came from."""
     state = hear(state, machine, now)
     known = state.machines[machine]
     changes: dict[str, object] = {"links": report.links or known.links}
@@ -90,7 +90,7 @@ def take(state: HostState, machine: str, report: Report, address: str, now: floa
 
 
 def ask_to_leave(state: HostState, machine: str, by: str, now: float) -> HostState:
-    """Let a machine go: at once if it is not here, else after its step. Sent away by another, it is forgotten."""
+    """Remove an absent machine at once; ask a present one to leave after its step. Sent away, it is removed then."""
     if machine not in state.machines:
         raise MeetingError(f"no machine is called {machine!r}", fix=did_you_mean(machine, state.machines))
     if machine == state.host:
@@ -116,13 +116,13 @@ def pause_runs(state: HostState, now: float) -> HostState:
 def pass_time(
     state: HostState, now: float, readings: Mapping[str, RunReading], left_out: Mapping[str, Mapping[str, str]]
 ) -> HostState:
-    """Who is away by now, and what that and the runs' own folders mean for the runs."""
+    """Apply the passing of time: overdue leaves, machines that are away or left out, and readings of run folders."""
     own = state.machines.get(state.host)
     if own is not None and not own.facts.can_train:
-        # A machine that only hosts has no agent that reports: that time passes here is its sign of life.
+        # A host that does not train has no agent that sends requests: this call counts as its sign of life.
         state = _change(state, state.host, last_heard=now, has_left=False)
     for name, machine in state.machines.items():
-        if machine.leaves_by is not None and machine.leaves_by < now:  # it does not leave: it is not asked again
+        if machine.leaves_by is not None and machine.leaves_by < now:  # it has not left in time: it counts as gone
             state = _part_with(state, name)
     for record in state.unfinished():
         if record.name in left_out:
@@ -150,7 +150,7 @@ def _judge(state: HostState, now: float) -> HostState:
 
 
 def _add_to_runs(state: HostState, machine: str, now: float) -> HostState:
-    """A machine that comes late takes part in what runs, unless it was not wanted."""
+    """Add a machine that comes late to an unfinished run, if that run takes all machines and does not exclude it."""
     known = state.machines[machine]
     unfinished = state.unfinished()
     if known.devices is None or not known.facts.can_train or any(machine in record.workers for record in unfinished):
@@ -163,7 +163,7 @@ def _add_to_runs(state: HostState, machine: str, now: float) -> HostState:
 
 
 def _note_speeds(state: HostState, speeds: Mapping[str, float]) -> HostState:
-    """What each machine did of the last run's batches is kept with the machine."""
+    """Keep each machine's own speed in the run with the machine."""
     for machine, samples_per_s in speeds.items():
         if machine in state.machines:
             state = _change(state, machine, samples_per_s=samples_per_s)
@@ -171,7 +171,7 @@ def _note_speeds(state: HostState, speeds: Mapping[str, float]) -> HostState:
 
 
 def _part_with(state: HostState, machine: str) -> HostState:
-    """A machine is gone: off the roster if it was sent away, else as one that may come back as it is."""
+    """A machine is gone: remove it if it was sent away, else mark it as left, so that it may come back."""
     if state.machines[machine].is_sent_away:
         return _without(state, machine)
     return _change(state, machine, has_left=True, leaves_by=None)

@@ -1,4 +1,4 @@
-"""Who is here, what runs and how fast, as plain data for people and scripts: no secret in it."""
+"""Machines, links and runs as plain data for people and scripts, without secrets."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ from potluck.meeting.host.state import HostState
 def show_everything(
     state: HostState, roster: MachineRoster, readings: RunReadings, *, now: float, with_direct: bool
 ) -> dict[str, Any]:
-    """Everyone and everything; without direct links, of which 500 machines have 125,000, in a fraction of the time."""
+    """All machines, links and runs; without direct links (125,000 for 500 machines) in a fraction of the time."""
     unfinished = state.unfinished()
     absent = state.absent(now)
     live: dict[str, float] = {}
@@ -43,7 +43,7 @@ def show_everything(
 
 
 def show_run(record: RunRecord, reading: RunReading, absent: frozenset[str]) -> dict[str, Any]:
-    """One run."""
+    """One run as plain data."""
     pace = reading.pace
     return {
         "run": record.name,

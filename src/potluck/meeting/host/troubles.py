@@ -1,4 +1,4 @@
-"""What goes wrong inside a process that must go on: said once, not every second."""
+"""Errors inside a process that must go on: printed once, not every second."""
 
 import time
 import traceback
@@ -16,7 +16,7 @@ _MOST_KEPT = 1000
 
 
 class Troubles:
-    """Tells of each trouble when it is new, and again after ten minutes if it is still there."""
+    """Prints each error when it is new, and again after ten minutes if it still occurs."""
 
     def __init__(self, tell: Callable[[str], None], clock: Callable[[], float] = time.monotonic) -> None:
         self._tell = tell
@@ -25,14 +25,14 @@ class Troubles:
 
     @contextmanager
     def survived(self, what: str) -> Iterator[None]:
-        """Whatever goes wrong in the block is told, and ends with it; `what` says what was being done."""
+        """Print an exception of the block, and go on after it; `what` names what the block was doing."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001  one damaged file must not end what watches over all machines
+        except Exception as error:  # noqa: BLE001  one damaged file must not end the process that serves all machines
             self.note(what, error)
 
     def note(self, what: str, error: Exception) -> None:
-        """Tell of a trouble, unless that was done a moment ago."""
+        """Print an error, unless its line was printed in the last ten minutes."""
         text = describe(what, error)
         now = self._clock()
         if now - self._told_at.get(text, -_AGAIN_S) < _AGAIN_S:
@@ -50,7 +50,7 @@ def describe(what: str, error: Exception) -> str:
         return out_of_files()
     disk = as_disk_error(error)
     if disk is not None:
-        return printable(str(disk))  # whatever was being done: the same disk is told of once
+        return printable(str(disk))  # without `what`, so that one full disk gives one line
     if isinstance(error, PotluckError | OSError):
         return printable(f"{what}: {error}")
     last = traceback.extract_tb(error.__traceback__)[-1:]
