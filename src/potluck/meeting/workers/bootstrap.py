@@ -1,4 +1,4 @@
-"""Runs in the worker: the first and the last moment of a fork, which make it a process like any other program.
+"""Runs in the worker: start and end of a fork, so that it behaves like a program that was started by itself.
 
 The lock is kept for as long as the worker or a process that it forked lives; see leftovers.py.
 """
@@ -15,9 +15,9 @@ from potluck.core.file_lock import try_hold
 
 
 def live(function: Callable[[], None], folder: str, lock_file: str) -> None:
-    """A fork's life, with the exit codes and the exit handlers that a program would have."""
+    """Run `function` in a fork, with the exit codes and exit handlers that a program would have."""
     os.setsid()
-    atexit._clear()  # those of the process that was forked are not this one's to run
+    atexit._clear()  # exit handlers of the fork server must not run here
     _hold(lock_file)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.chdir(folder)
@@ -28,16 +28,16 @@ def live(function: Callable[[], None], folder: str, lock_file: str) -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
         function()
     except KeyboardInterrupt:
-        sys.exit(128 + signal.SIGINT)  # torch would take it for a good end
+        sys.exit(128 + signal.SIGINT)  # torch would take KeyboardInterrupt for success
     except Exception as error:
-        sys.last_value = error  # where exit handlers look, as after an interpreter's own last traceback
+        sys.last_value = error  # exit handlers look here for the exception that ended a program
         with suppress(OSError):
-            traceback.print_exc()  # torch keeps the exception in a file beside the log
+            traceback.print_exc()  # torch writes the exception to a file beside the log only
         raise
     finally:
-        atexit._run_exitfuncs()  # multiprocessing leaves without; a run that nobody closed closes here
+        atexit._run_exitfuncs()  # multiprocessing runs none; a run that the script has not closed is closed here
         for stream in (sys.stdout, sys.stderr):
-            with suppress(OSError):  # a full disk must not change how this process ends
+            with suppress(OSError):  # a full disk must not change the exit code
                 stream.flush()
 
 

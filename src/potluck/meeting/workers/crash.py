@@ -1,4 +1,4 @@
-"""Runs in the fork server: why a worker crashed, from its exit code and what it wrote."""
+"""Runs in the fork server: why a worker crashed, from its exit code, its stderr and its recorded traceback."""
 
 import re
 import signal
@@ -23,10 +23,10 @@ def crash_text(exit_code: int, stderr: str, recorded: str, folder: Path) -> str:
 
 
 def last_words(exit_code: int, stderr: str, recorded: str = "") -> tuple[str, str]:
-    """The reason and the traceback, from a traceback that was recorded, else from what stands in stderr."""
+    """The reason and the traceback, from the recorded traceback if there is one, else from stderr."""
     traceback = recorded.strip() or last_traceback(stderr)
     ending = _ending(exit_code)
-    if exit_code < 0:  # a traceback in the log is of something that it survived
+    if exit_code < 0:  # ended by a signal: a traceback in stderr is of an exception that the worker survived
         return ending, _last_lines(stderr)
     if not traceback:
         lines = _last_lines(stderr)
@@ -36,7 +36,7 @@ def last_words(exit_code: int, stderr: str, recorded: str = "") -> tuple[str, st
 
 
 def last_traceback(text: str) -> str:
-    """The last traceback in the text, with those that led to it; empty if there is none."""
+    """The last traceback in the text with the exceptions chained to it; empty if there is none."""
     start = text.rfind(f"\n{_HEADER}") + 1
     if start == 0 and not text.startswith(_HEADER):
         return ""
@@ -44,12 +44,12 @@ def last_traceback(text: str) -> str:
         before = text[: chained.start()]
         start = before.rfind(f"\n{_HEADER}") + 1
         if start == 0 and not text.startswith(_HEADER):
-            return text[chained.end() :].strip()  # its beginning is cut off
+            return text[chained.end() :].strip()  # the beginning of the chained traceback is cut off
     return text[start:].strip()
 
 
 def kind_of_crash(text: str) -> str:
-    """What crashes of one cause have in common: the text without its numbers, which depend on a machine's part."""
+    """A key for crashes of one cause: the text without its numbers, which depend on a machine's share."""
     return re.sub(r"\d+", "#", text)
 
 

@@ -1,4 +1,4 @@
-"""Runs in the agent: starts the fork server, tells it what to do, and passes on what it answers."""
+"""Runs in the agent: starts the fork server, sends it messages, and posts its answers to the agent's loop."""
 
 import subprocess
 import sys
@@ -27,10 +27,10 @@ class ForkServerEnded:
 
 
 class ForkClient:
-    """A fork server in a session of its own: a Ctrl-C in this terminal is for the agent, which asks workers to stop."""
+    """A fork server in a session of its own: Ctrl-C reaches only the agent, which then asks workers to stop."""
 
     def __init__(self, post: Callable[[WorkerNews | ForkServerEnded], None]) -> None:
-        """`post` takes what the fork server answers. A thread calls it, so it may only queue."""
+        """`post` takes the fork server's messages. The reader thread calls `post`, so it may only queue them."""
         self._post = post
         self._process: subprocess.Popen[bytes] | None = None
         self._reader = threading.Thread(target=self._read, name="potluck-fork-server", daemon=True)
@@ -46,7 +46,7 @@ class ForkClient:
         self._reader.start()
 
     def send(self, message: ToForkServer) -> None:
-        """Tell the fork server; one that has ended is told nothing, and `post` hears of its end."""
+        """Send a message to the fork server; nothing happens if it has ended, which `post` learns of."""
         assert self._process is not None
         assert self._process.stdin is not None
         with suppress(OSError):
@@ -54,11 +54,11 @@ class ForkClient:
             self._process.stdin.flush()
 
     def close(self, step_s: float = STEP_S) -> None:
-        """End the fork server; its workers stop after their step, if that does not take longer."""
+        """End the fork server; its workers get `step_s` to stop after their step."""
         if self._process is None:
             return
         if not self._is_ready.is_set():
-            self._process.kill()  # it still imports torch, and holds no worker
+            self._process.kill()  # it still imports torch, and has no workers
         self.send(EndWithin(step_s=step_s))
         assert self._process.stdin is not None
         with suppress(OSError):  # it has ended already

@@ -1,4 +1,4 @@
-"""The fork server's own process: it imports torch once, and every worker is forked from there at once.
+"""The fork server's process: it imports torch once, so that workers, which are its forks, start at once.
 
     python -m potluck.meeting.workers.fork_server
 
@@ -51,7 +51,7 @@ class ForkServer:
                 self._step_s = step_s
 
     def poll(self) -> None:
-        """Look at every worker once, and tell what has changed."""
+        """Look at every worker once, and send the changes to the agent."""
         for processes in self._runs.values():
             for news in processes.poll():
                 tell(news)
@@ -83,7 +83,7 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """Everything that a worker imports; none of it starts a thread or touches a GPU, so that forking is safe."""
+    """Import everything that a worker needs; none of it starts a thread or touches a GPU, so that forking is safe."""
     quieten_torchft()
     import torch._dynamo  # noqa: PLC0415  an optimizer imports it when it is made
 
@@ -95,12 +95,12 @@ def warm_up() -> None:
 
     _ = torch
     gc.collect()
-    gc.freeze()  # pages that workers share stay shared
+    gc.freeze()  # the collector must not write to memory pages that workers share
 
 
 def tell(message: FromForkServer) -> None:
-    """One line to the agent."""
-    with suppress(BrokenPipeError):  # nobody listens any more; stdin will tell
+    """Send a message to the agent, as one line of JSON."""
+    with suppress(BrokenPipeError):  # the agent is gone; the end of stdin ends this process
         sys.stdout.buffer.write(msgspec.json.encode(message) + b"\n")
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Runs in the fork server: ends workers that a killed fork server has left, found by the lock that they hold."""
+"""Runs in the fork server: ends workers that a killed fork server left behind, found by the lock that they hold."""
 
 import os
 import signal
@@ -12,9 +12,9 @@ _POLL_S = 0.02
 
 
 def end_leftover(lock_file: Path, *, patience_s: float = 5.0) -> bool:
-    """End the process group that holds the lock, if one does: SIGTERM, then SIGKILL. Whether the lock is free now.
+    """End the process group that holds the lock, if one does: SIGTERM, then SIGKILL. Returns whether the lock is free.
 
-    The lock is the proof that the group lives, so the process id in the file is not somebody else's by now.
+    A held lock proves that the group lives, so the process id in the file cannot be another process's by now.
     """
     for number in (signal.SIGTERM, signal.SIGKILL):
         holder = _holder(lock_file)

@@ -1,4 +1,4 @@
-"""Runs in the worker: trains a built-in model, or runs the user's script, as the environment places it."""
+"""Runs in the worker: trains a built-in model or runs the user's script; environment variables give its place."""
 
 import runpy
 import sys
@@ -12,11 +12,11 @@ from potluck.core.errors import PotluckError
 from potluck.meeting.workers.messages import BuiltInTask, ScriptTask
 
 TRY_LATER = 75  # sysexits.h's EX_TEMPFAIL: the disk is full, and may have space again in a while
-REFUSED = 78  # sysexits.h's EX_CONFIG: a person has to mend something, and the words for it are printed
+REFUSED = 78  # sysexits.h's EX_CONFIG: a person has to fix something, and the printed error says what
 
 
 def work(task: BuiltInTask | ScriptTask, folder: Path) -> None:
-    """The whole life of a worker. An error that a person can mend is printed, and not tried again."""
+    """Execute a worker's task. A PotluckError or disk error is printed, and the exit code is TRY_LATER or REFUSED."""
     try:
         if isinstance(task, BuiltInTask):
             _train(task.settings)
@@ -48,12 +48,12 @@ def _train(values: dict[str, Any]) -> None:
     settings = make_settings(values, source="the host's orders")
     settings = settings.but(data_dir=settings.data_dir or environment.data_dir, device=read_launch().device)
     profile_if_wanted(settings, environment.home, environment.machine, choose_device(settings.device))
-    # Notices are in the events, which everybody reads: nothing is left to say on the terminal of a worker.
+    # Notices are written as events, which every display reads: a worker itself need not print them.
     train(settings, runs_dir=environment.runs_dir, watch=lambda *_: None)
 
 
 def _run_script(script: Path, arguments: list[str]) -> None:
-    """As `python script arguments...` would."""
+    """Run the script as `python script arguments...` would."""
     sys.argv = [str(script), *arguments]
     sys.path.insert(0, str(script.parent))
     runpy.run_path(str(script), run_name="__main__")

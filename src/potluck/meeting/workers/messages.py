@@ -1,4 +1,4 @@
-"""What an agent and its fork server tell each other, as JSON lines on the fork server's stdin and stdout."""
+"""Messages between an agent and its fork server, as JSON lines on the fork server's stdin and stdout."""
 
 from typing import Any, TypeAlias
 
@@ -6,11 +6,11 @@ import msgspec
 
 from potluck.core.states import WorkerPhase
 
-STEP_S = 60.0  # for a worker's step and its checkpoint
+STEP_S = 60.0  # how long a stopping worker may take for its step and its checkpoint
 
 
 class WorkerMessage(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
-    """A message that can be told from others."""
+    """Base of all messages; the JSON names the message's type."""
 
 
 # From the agent to the fork server
@@ -26,21 +26,21 @@ class ScriptTask(WorkerMessage, frozen=True, kw_only=True):
     """Run the user's script."""
 
     entry: str
-    """Below the workers' folder."""
+    """The script's path, relative to StartWorkers.folder."""
     arguments: list[str]
 
 
 class StartWorkers(WorkerMessage, frozen=True, kw_only=True):
-    """Start a run's workers, in the place of those that may be there."""
+    """Start a run's workers; earlier workers of the run are ended first."""
 
     run: str
     machine: str
     run_folder: str
     folder: str
-    """Where the workers run: their current folder, and where a script lies."""
+    """The workers' current folder, and the folder of the script."""
     task: BuiltInTask | ScriptTask
     workers: dict[int, dict[str, str]]
-    """Each worker's environment variables, by its number in the run's files; secrets travel here."""
+    """Each worker's environment variables, by its number in the run; they include the run's secret."""
 
 
 class StopWorkers(WorkerMessage, frozen=True, kw_only=True):
@@ -50,7 +50,7 @@ class StopWorkers(WorkerMessage, frozen=True, kw_only=True):
 
 
 class EndWithin(WorkerMessage, frozen=True, kw_only=True):
-    """How long all workers may take for their step when stdin ends, which ends the fork server."""
+    """How long workers may take for their step after stdin has closed, which ends the fork server."""
 
     step_s: float
 
@@ -59,17 +59,17 @@ class EndWithin(WorkerMessage, frozen=True, kw_only=True):
 
 
 class ForkServerReady(WorkerMessage, frozen=True, kw_only=True):
-    """Everything that a worker imports is imported."""
+    """The fork server has imported everything that a worker needs."""
 
 
 class WorkerNews(WorkerMessage, frozen=True, kw_only=True):
-    """Where a worker of a run stands now."""
+    """The new state of a worker of a run."""
 
     run: str
     worker: int
     state: WorkerPhase
     message: str = ""
-    """How it crashed, until it is started again."""
+    """How the worker crashed; empty once it is started again."""
     restarts: int = 0
 
 

@@ -1,4 +1,4 @@
-"""Runs in the fork server: the part of a traceback that a script's author can act on, frames of the author's files."""
+"""Runs in the fork server: reduces a traceback to the frames of the script author's own files."""
 
 import re
 import sysconfig
@@ -12,11 +12,11 @@ _LIBRARIES = {_POTLUCK, *(sysconfig.get_paths()[kind] for kind in ("stdlib", "pl
 def own_frames(traceback: str, folder: Path) -> str:
     """The traceback without frames of Python's library, installed packages and Potluck; paths begin in `folder`.
 
-    Where several exceptions led to each other, each keeps its own frames. One that has none of the author's keeps
+    Each of several chained exceptions keeps its own frames. An exception without frames of the author's files keeps
     its last frame, which says where it happened.
     """
     kept: list[str] = []
-    frames: list[list[str]] = []  # of the exception at hand, each with its source lines
+    frames: list[list[str]] = []  # of the current exception, each with its source lines
     for line in traceback.splitlines():
         if _FRAME.match(line):
             frames.append([line])

@@ -1,4 +1,4 @@
-"""Runs in the fork server: one run's workers, started, restarted a few times when they crash, stopped gently."""
+"""Runs in the fork server: starts one run's workers, restarts them a few times if they crash, and stops them."""
 
 import signal
 import time
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from potluck.meeting.workers.supervision import Ended, LogFiles, SupervisedFork
 
 _POLL_S = 0.05
-_ORDERLY_STOPS = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # what the engine ends with after its step
+_ORDERLY_STOPS = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # the engine's exit codes after a stop was asked for
 _ASKED_FOR = (-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL)
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}  # logs without delay, a stack on a segmentation fault
 
@@ -36,7 +36,7 @@ class RestartRules:
     """A worker that ran this long without a crash has all its restarts again."""
 
     full_disk_delay_s: float = 5.0
-    """A worker that a full disk ended loses no restart: it is tried again every so often."""
+    """Delay before the restart of a worker that a full disk ended; such restarts do not count towards `most`."""
 
     def delay_s(self, num_restarts: int) -> float:
         """first * 2^n, up to the longest."""
@@ -59,7 +59,7 @@ class _Worker:
 
 
 def judge(exit_code: int, *, stopping: bool) -> Ending:
-    """What an end means; `failed` is a crash."""
+    """Classify an exit code; `failed` is a crash."""
     if exit_code == 0:
         return "finished"
     if exit_code in _ORDERLY_STOPS or (stopping and exit_code in _ASKED_FOR):
@@ -68,7 +68,7 @@ def judge(exit_code: int, *, stopping: bool) -> Ending:
 
 
 class WorkerProcesses:
-    """The workers of one run on this machine. Call `poll` every now and then, from the main thread: it starts them."""
+    """The workers of one run on this machine. Call `poll` regularly from the main thread: it also starts workers."""
 
     def __init__(self, wanted: StartWorkers, restarts: RestartRules | None = None) -> None:
         self._wanted = wanted
@@ -79,7 +79,7 @@ class WorkerProcesses:
         self._has_asked = False
 
     def poll(self) -> list[WorkerNews]:
-        """Start, and start again, who may be; see who has ended. Returns what has changed since the last call."""
+        """Start or restart workers that are due, and see which have ended; returns the changes since the last call."""
         self._look()
         news = []
         for worker in self._workers:
@@ -90,18 +90,18 @@ class WorkerProcesses:
         return news
 
     def ask_to_stop(self) -> None:
-        """SIGINT: a worker leaves after its step. Returns at once; nobody is started again.
+        """Send SIGINT, after which a worker ends with its step; no worker is restarted. Returns at once.
 
-        Sent once: to a worker a second one means that it should not finish its step.
+        SIGINT is sent only once: a second one tells a worker not to finish its step.
         """
         if not self._has_asked:
             self._has_asked = True
             self._signal_all(signal.SIGINT)
 
     def stop(self, *, after_step: bool = True, step_s: float = STEP_S, end_s: float = 5.0) -> None:
-        """End all workers and what they have started.
+        """End all workers and the processes that they have started.
 
-        With `after_step`: SIGINT, and that long for the step and a checkpoint. Then, or at once, SIGTERM;
+        With `after_step`: SIGINT, then `step_s` for the step and a checkpoint. After that, or at once, SIGTERM;
         after `end_s`, SIGKILL.
         """
         for number, patience_s in [(signal.SIGINT, step_s)] * after_step + [(signal.SIGTERM, end_s)]:
@@ -133,7 +133,7 @@ class WorkerProcesses:
                 self._take_end(worker, ended)
 
     def _news(self, worker: _Worker) -> WorkerNews:
-        """One that waits to be started again still belongs to the run."""
+        """A worker's state for the agent; one that waits for its start or restart counts as running."""
         return WorkerNews(
             run=self._wanted.run,
             worker=worker.number,
@@ -148,7 +148,7 @@ class WorkerProcesses:
         wanted = self._wanted
         try:
             self._logs.mkdir(parents=True, exist_ok=True)
-            # A new name for every start: files that are being shipped are never begun anew.
+            # New file names for every start: a file that is being sent to the host must never be truncated.
             stem = next(
                 stem
                 for number in count(1)
@@ -178,7 +178,7 @@ class WorkerProcesses:
         worker.num_starts += 1
 
     def _take_end(self, worker: _Worker, ended: "Ended") -> None:
-        """Decide what comes after an end."""
+        """Classify a worker's end; after a crash, schedule a restart if one is left."""
         assert worker.files is not None
         worker.process = None
         worker.phase = judge(ended.exit_code, stopping=self._is_stopping)

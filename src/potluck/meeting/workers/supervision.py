@@ -1,4 +1,4 @@
-"""Runs in the fork server: one worker process under torch's own supervision, which also serves torchrun."""
+"""Runs in the fork server: one worker process under the supervision of torch's elastic module, as under torchrun."""
 
 import json
 import logging
@@ -15,22 +15,22 @@ from torch.distributed.elastic.multiprocessing.api import LogsDest, LogsSpecs, M
 
 from potluck.meeting.workers.bootstrap import live
 
-# Every signal sent and every end would be a warning on the terminal; who started the worker tells it in one line.
+# torch would print a warning for every signal sent and every end; Potluck prints one line of its own.
 logging.getLogger("torch.distributed.elastic.multiprocessing.api").setLevel(logging.CRITICAL)
 
-_KILL_S = 10  # for the kernel; a process that hangs in a driver may take longer, and is left to it
+_KILL_S = 10  # a process that hangs in a driver may take longer, and is left to the kernel
 
 _TAKEN_BY_TORCH = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogFiles:
-    """Where one attempt of a worker writes."""
+    """The files of one start of a worker."""
 
     out: Path
     err: Path
     error: Path
-    """What torch's `record` leaves of the worker's last exception."""
+    """The worker's last exception, as torch records it."""
 
     lock: Path
     """Held by the worker while it lives."""
@@ -45,9 +45,9 @@ class Ended:
 
 
 class SupervisedFork:
-    """A function in a fork of this process: what is imported here is there at once. Only from the main thread.
+    """Runs a function in a fork of this process, with everything imported already. Make it in the main thread only.
 
-    The kernel interrupts the fork when the thread that made it ends, so that it does not outlive this process.
+    The kernel sends SIGINT to the fork when the thread that made it ends, so that it does not outlive this process.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SupervisedFork:
         self._files = files
         arguments = (function, str(folder), str(files.lock))
         before = {number: signal.getsignal(number) for number in _TAKEN_BY_TORCH}
-        # What is sent before the fork has its own handlers waits until it has; see bootstrap.py.
+        # Signals to the fork wait until it has handlers of its own; see bootstrap.py.
         unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, _TAKEN_BY_TORCH)
         try:
             self._context = start_processes(
@@ -68,13 +68,13 @@ class SupervisedFork:
             signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
 
     def poll(self) -> Ended | None:
-        """How it ended, or None while it runs. Whatever it has started is then ended too."""
+        """How the worker ended, or None while it runs. Once it has ended, the rest of its process group is killed."""
         try:
             result = self._context.wait(0)
-        except (EOFError, pickle.UnpicklingError, ValueError):  # killed while it wrote its last exception for torch
+        except (EOFError, pickle.UnpicklingError, ValueError):  # killed while it sent its last exception to torch
             assert isinstance(self._context, MultiprocessContext)
             assert self._context._pc is not None
-            exit_code = self._context._pc.processes[0].exitcode  # nothing public tells it then
+            exit_code = self._context._pc.processes[0].exitcode  # no public attribute has it then
         else:
             if result is None:
                 return None
@@ -84,11 +84,11 @@ class SupervisedFork:
         return Ended(exit_code, _read_traceback(self._files.error) if exit_code else "")
 
     def kill(self) -> None:
-        """End it and all that it has started, at once."""
+        """Kill the worker at once; the next `poll` kills the rest of its process group."""
         self._context.close(signal.SIGKILL, _KILL_S)
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it to this process alone; one that has ended is left in peace."""
+        """Send a signal to the worker's process alone; nothing happens if it has ended."""
         with suppress(ProcessLookupError):
             os.kill(self._process_id, number)
 
@@ -98,7 +98,7 @@ class SupervisedFork:
 
 
 def _read_traceback(file: Path) -> str:
-    """What the worker recorded of its last exception; one that was killed may have left nothing, or half of it."""
+    """The traceback that the worker recorded; empty if a killed worker has left no file, or half of one."""
     try:
         data = json.loads(file.read_bytes())
     except (OSError, ValueError):
@@ -110,7 +110,7 @@ def _read_traceback(file: Path) -> str:
 
 
 class _LogsHere(LogsSpecs):
-    """torch's own names for log files say nothing about the worker."""
+    """Sends a worker's output to `files`: torch's own names for log files say nothing about the worker."""
 
     def __init__(self, files: LogFiles) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class _LogsHere(LogsSpecs):
         return LogsDest(
             stdouts={0: str(self._files.out)},
             stderrs={0: str(self._files.err)},
-            error_files={0: ""},  # torch would stumble over half a file, and never see the end of that worker
+            error_files={0: ""},  # torch would fail on half a file, and never report the end of that worker
         )
 
     @property
