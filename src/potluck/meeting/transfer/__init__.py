@@ -1,1 +1,1 @@
-"""What travels as files: scripts to the machines, events, logs and checkpoints to the host."""
+"""Files between machines: scripts go to the machines; events, logs and checkpoints go to the host."""

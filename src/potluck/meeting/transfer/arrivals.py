@@ -1,4 +1,4 @@
-"""Checkpoints that other machines have written come home, in parts, and count only when they are whole."""
+"""The host's side of checkpoint uploads: parts arrive in order, and a checkpoint counts only when it is complete."""
 
 import hashlib
 import os
@@ -18,7 +18,7 @@ _READ_BYTES = 1 << 20
 
 
 class CheckpointPart(BaseModel):
-    """Which part of which whole."""
+    """Where a part begins, and the size and hash of the whole checkpoint."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -28,9 +28,9 @@ class CheckpointPart(BaseModel):
 
 
 def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, data: bytes, keep: int) -> int:
-    """Take one part of <machine>-<name>; returns how much is there.
+    """Take one part of <machine>-<name>; returns how many bytes the host has.
 
-    The last part makes it a checkpoint. One that arrived damaged is thrown away: then nothing is there.
+    The last part makes the file a checkpoint. If its hash is wrong, the file is deleted, and 0 is returned.
     """
     name = source.rpartition("-")[2]
     if not is_checkpoint_name(name) or name == source:
@@ -39,7 +39,7 @@ def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, dat
     if final.is_file() and final.stat().st_size == part.total and _digest(final) == part.sha256:
         return part.total
     folder.checkpoints_dir.mkdir(parents=True, exist_ok=True)
-    # A name that no reader takes for a checkpoint, and that another machine's part of the same one does not share.
+    # No reader takes this name for a checkpoint, and an upload of the same checkpoint by another machine has another.
     arriving = folder.checkpoints_dir / f".{source}.{part.sha256[:16]}.part"
     try:
         size = _append(arriving, part, data)
@@ -57,8 +57,8 @@ def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, dat
 
 
 def _append(arriving: Path, part: CheckpointPart, data: bytes) -> int:
-    """Add what follows on what is there; returns how much is there then."""
-    with arriving.open("ab", buffering=0) as file:  # what a full disk has taken counts, and nothing waits in memory
+    """Append the part if it begins where the file ends; returns the file's size."""
+    with arriving.open("ab", buffering=0) as file:  # unbuffered: bytes written before the disk was full count
         size = file.tell()
         if part.offset == size:
             left = memoryview(data)
@@ -71,7 +71,7 @@ def _append(arriving: Path, part: CheckpointPart, data: bytes) -> int:
 
 
 def newest_checkpoint(folder: RunFolder) -> Path | None:
-    """The newest whole one that the host has."""
+    """The newest undamaged checkpoint that the host has."""
     from potluck.engine.checkpoints.checkpoints import newest_whole  # noqa: PLC0415  imports torch
 
     return newest_whole(folder.checkpoints_dir, lambda _: None)

@@ -1,4 +1,4 @@
-"""A script's folder as one piece that travels: the same files give the same hash, and nothing is unpacked on trust."""
+"""Bundles: a script's folder as one file. Equal files give an equal hash; unpacking verifies everything first."""
 
 import gzip
 import hashlib
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_LIMIT_BYTES = 100 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
-_HEADER_BYTES = 4096  # at most, for one file in the archive: its block, a long name and the rounding
+_HEADER_BYTES = 4096  # at most, for one file in the archive: its header, a long name and the padding
 _FEW = 5
 _BROKEN = (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, OverflowError, RecursionError)
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -46,11 +46,11 @@ class Bundle:
     num_files: int
     size_bytes: int
     left_out: tuple[str, ...]
-    """What was passed over and may be missed: links out of the folder, links to folders."""
+    """Paths that were skipped and may be missed: links out of the folder, links to folders."""
 
 
 def pack(folder: Path, entry: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Bundle:
-    """Pack what git would take of the folder. `entry` is the script, absolute or relative to the folder."""
+    """Pack the files that git would take of the folder. `entry` is the script, absolute or relative to the folder."""
     selection = select_files(folder, entry)
     _check_size(folder, selection.files, limit_bytes)
     packed, manifest, size_bytes = io.BytesIO(), _Manifest(), 0
@@ -85,7 +85,7 @@ def pack(folder: Path, entry: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> B
 
 
 def unpack(data: bytes, expected_hash: str, into: Path, *, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Path:
-    """Make the new folder `into` of a bundle. Everything is checked before the first file is written."""
+    """Unpack a bundle into the new folder `into`. Everything is checked before the first file is written."""
     verify(data, expected_hash, limit_bytes=limit_bytes)
     if into.exists():
         raise BundleError(f"{into} is already there", fix=f"remove it: rm -r {quote(into)}")
@@ -102,7 +102,7 @@ def unpack(data: bytes, expected_hash: str, into: Path, *, limit_bytes: int = DE
 
 
 def _write(data: bytes, temporary: Path, into: Path, limit_bytes: int) -> None:
-    """All files under a temporary name, then the right one: the folder is whole or not there."""
+    """Write all files to a temporary folder, then rename it: `into` is complete or absent."""
     try:
         for header, content in _members(data, limit_bytes):
             path = temporary / header.name
@@ -130,7 +130,7 @@ def verify(data: bytes, expected_hash: str, *, limit_bytes: int = DEFAULT_LIMIT_
 
 
 class BundleCache:
-    """Bundles that have arrived, by hash; the packed form is kept, so that no run can change what the next one gets."""
+    """Bundles that have arrived, by hash; kept packed, so that no run can change the files of the next."""
 
     def __init__(self, folder: Path, *, keep: int = 20, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> None:
         self._folder = folder
@@ -153,7 +153,7 @@ class BundleCache:
         return data
 
     def put(self, bundle_hash: str, data: bytes) -> None:
-        """Keep a bundle that is what its hash says; those that were not used for longest go."""
+        """Verify and store a bundle; beyond `keep` bundles, the least recently used are deleted."""
         verify(data, bundle_hash, limit_bytes=self._limit_bytes)
         with replacing(self._file(bundle_hash)) as file:
             file.write(data)
@@ -168,7 +168,7 @@ class BundleCache:
 
 
 class _Manifest:
-    """What the hash is taken of: one line a file."""
+    """The text that is hashed: one line per file."""
 
     def __init__(self) -> None:
         self._lines: dict[bytes, bytes] = {}
@@ -182,7 +182,7 @@ class _Manifest:
 
 
 class _Bounded(io.RawIOBase):
-    """Reads a decompressed stream up to a limit: a small archive can hold a very large one."""
+    """Reads a decompressed stream up to a limit: a small archive can decompress to a very large one."""
 
     def __init__(self, stream: gzip.GzipFile, limit_bytes: int) -> None:
         self._stream = stream
@@ -202,7 +202,7 @@ class _Bounded(io.RawIOBase):
 
 
 def _members(data: bytes, limit_bytes: int) -> "Iterator[tuple[tarfile.TarInfo, IO[bytes]]]":
-    """The archive's files, each judged by its header before it is handed out."""
+    """The archive's files, each checked by its header before it is yielded."""
     seen: set[PurePosixPath] = set()
     parents: set[PurePosixPath] = set()
     left = limit_bytes

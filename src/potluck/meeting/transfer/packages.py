@@ -1,4 +1,4 @@
-"""Which Python packages a script needs, read from its text: nothing of it runs to find out."""
+"""Finds the Python packages that a script needs by parsing its files; nothing of the script is run."""
 
 import ast
 import importlib.util
@@ -8,23 +8,23 @@ from importlib import metadata
 from pathlib import Path
 
 _IMPORT_FAILURES = {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"}
-_BY_POTLUCK = {"potluck"}  # it is what asks
+_BY_POTLUCK = {"potluck"}  # always installed: this code is part of it
 
 
 def missing_packages(script_folder: Path, entry: Path) -> list[str]:
-    """What the script imports and this machine does not have."""
+    """Packages that the script imports and this machine does not have."""
     return not_importable(imported_packages(script_folder, entry))
 
 
 def not_importable(packages: Iterable[str]) -> list[str]:
-    """Those that this machine does not have. Nothing is imported."""
+    """The packages that this machine does not have. Nothing is imported."""
     return sorted(package for package in packages if not _is_importable(package))
 
 
 def imported_packages(script_folder: Path, entry: Path) -> list[str]:
-    """The top-level names that the script, and the folder's modules that it imports, need from elsewhere.
+    """Top-level packages from outside the folder that the script, and the folder's modules that it imports, need.
 
-    An import under an `if`, or in a `try` that catches its failure, is the script's own choice and is not needed.
+    An import under an `if`, or in a `try` that catches its failure, is optional and does not count.
     """
     script = script_folder / entry
     roots = list(dict.fromkeys([script.parent, script_folder]))
@@ -42,7 +42,7 @@ def imported_packages(script_folder: Path, entry: Path) -> list[str]:
 
 
 def to_install(packages: Iterable[str]) -> list[str]:
-    """What to give to pip: the names and versions of this machine's distributions that hold these packages."""
+    """Arguments for pip install: names and versions of this machine's distributions that hold these packages."""
     holders = metadata.packages_distributions()
     return sorted(
         {
@@ -68,7 +68,7 @@ def _imported_modules(file: Path, roots: list[Path]) -> Iterator[str]:
     try:
         tree = ast.parse(file.read_bytes(), filename=str(file))
     except (OSError, SyntaxError, ValueError):
-        return  # the script itself will say so, better
+        return  # running the script gives a better error
     for node in _certain_imports(tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -83,7 +83,7 @@ def _imported_modules(file: Path, roots: list[Path]) -> Iterator[str]:
 
 
 def _certain_imports(node: ast.AST) -> "Iterator[ast.Import | ast.ImportFrom]":
-    """Imports that are reached whatever the circumstances."""
+    """Imports that are not optional: in no `if` but the main guard, in no `try` that catches their failure."""
     if isinstance(node, ast.Import | ast.ImportFrom):
         yield node
     elif not _is_a_choice(node):
@@ -116,7 +116,7 @@ def _package_of(file: Path, roots: list[Path]) -> list[str]:
 
 
 def _own_files(module: str, roots: list[Path]) -> list[Path]:
-    """The folder's files that importing this name reads, or nothing if its top-level name is not the folder's."""
+    """Files of the script's folder that importing the module reads; empty if the module is not the folder's own."""
     parts = module.split(".")
     for root in roots:
         package = root / parts[0]
@@ -126,6 +126,6 @@ def _own_files(module: str, roots: list[Path]) -> list[Path]:
         for length in range(1, len(parts) + 1):
             path = root.joinpath(*parts[:length])
             found += [file for file in (path.with_name(f"{path.name}.py"), path / "__init__.py") if file.is_file()]
-        # A package without any file to read is a namespace: still the folder's own.
+        # A namespace package has no file to read, but still belongs to the folder.
         return found or [package]
     return []

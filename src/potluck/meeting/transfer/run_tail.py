@@ -1,4 +1,4 @@
-"""What a run's folder says: where each worker stands, and what was written since somebody last looked."""
+"""Reads a run's folder: the run's pace, lines beyond given offsets, and summaries when the run is over."""
 
 import json
 import os
@@ -24,24 +24,24 @@ _CHUNK_BYTES = 1 << 18
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """How a run goes, by the last steps of its furthest worker."""
+    """A run's last step and speed, by the last events of its furthest worker."""
 
     step: int = 0
     loss: float | None = None
     samples_per_s: float = 0.0
     own_samples_per_s: dict[str, float] | None = None
-    """Each worker's part of it, by the worker's name."""
+    """Each worker's own samples a second, by the worker's name."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
-    """What workers said of a long wait after their last step."""
+    """The Waiting events of workers that have waited long since their last step, by the worker's name."""
 
 
 def read_pace(folder: Path) -> Pace:
-    """Look at the ends of the event files."""
+    """The run's pace, from the ends of its event files."""
     furthest, own, waiting = Pace(), {}, {}
     for file in RunFolder(folder).event_files():
         try:
             told = [record.event for record in read_last_records(file, _TAIL_BYTES)]
-        except (EventLogError, OSError):  # one machine's damaged file is no reason to show nothing
+        except (EventLogError, OSError):  # one damaged file must not hide the other workers
             continue
         last = next((event for event in reversed(told) if not isinstance(event, Notice | MachineUsed)), None)
         if isinstance(last, Waiting):
@@ -62,7 +62,7 @@ def read_pace(folder: Path) -> Pace:
 
 
 def read_length(folder: Path) -> int:
-    """The run's last step, once a worker knows it."""
+    """The step at which the run will end; 0 until a worker has written it."""
     for file in RunFolder(folder).event_files():
         try:
             records = read_first_records(file, _TAIL_BYTES)
@@ -75,7 +75,7 @@ def read_length(folder: Path) -> int:
 
 
 def write_summaries(folder: RunFolder) -> None:
-    """logs/rank_<n>_metrics.json of every worker, from its events: each has written its own only where it was."""
+    """Write logs/rank_<n>_metrics.json of every worker from its events: workers wrote theirs on their own machines."""
     for file in folder.event_files():
         try:
             state = replay(read_records(file))
@@ -87,7 +87,7 @@ def write_summaries(folder: RunFolder) -> None:
 
 
 def conclude(folder: RunFolder) -> None:
-    """What a run's folder holds when everything has come home: summaries, and where the time went."""
+    """Write the summaries and the account of a run whose files are all at the host."""
     write_summaries(folder)
     with suppress(EventLogError):
         write_account(folder)
@@ -102,30 +102,30 @@ class Chunk:
     next_offset: int
 
 
-def _told_in(folder: Path) -> list[Path]:
-    """The files whose lines are news: what workers printed, and events.
+def _news_files(folder: Path) -> list[Path]:
+    """The files whose lines are news: the workers' output, and events.
 
-    Logs first: a line that a script prints for all workers is in the events before it is in a log.
+    Logs are read first: a line that a script prints for all workers is in the events before it is in a log.
     """
     return [*sorted(folder.glob(f"logs/*{OUTPUT_SUFFIX}")), *sorted(folder.glob("events/*.jsonl"))]
 
 
 def lengths(folder: Path) -> dict[str, int]:
-    """How long each file with news is now."""
-    return {str(path.relative_to(folder)): path.stat().st_size for path in _told_in(folder)}
+    """The current size of each file with news."""
+    return {str(path.relative_to(folder)): path.stat().st_size for path in _news_files(folder)}
 
 
 def read_news(folder: Path, offsets: dict[str, int]) -> list[Chunk]:
-    """Whole lines beyond the offsets, in every event file and in what workers printed."""
+    """Whole lines beyond the offsets, of the workers' output and of every event file."""
     chunks = []
-    for path in _told_in(folder):
+    for path in _news_files(folder):
         name = str(path.relative_to(folder))
         offset = offsets.get(name, 0)
         try:
             with open_events(path) as file:
                 file.seek(offset, os.SEEK_SET)
                 content = file.read(_CHUNK_BYTES)
-        except (EventLogError, OSError):  # a folder under that name, or a file that went: the others are news
+        except (EventLogError, OSError):  # a folder of that name, or a deleted file: go on with the other files
             continue
         whole = content[: content.rfind(b"\n") + 1]
         if whole:

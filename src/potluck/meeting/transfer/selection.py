@@ -1,4 +1,4 @@
-"""Which files of a script's folder travel: what git would take, without what belongs to one machine."""
+"""Selects the files of a script's folder for its bundle: those that git would take, without machine-specific ones."""
 
 import os
 import stat
@@ -24,11 +24,11 @@ _NEVER_AT_THE_TOP = frozenset({"experiments"})  # where runs go
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selection:
-    """Paths relative to the folder, with '/', in order."""
+    """Sorted paths relative to the folder, with '/'."""
 
     files: tuple[str, ...]
     left_out: tuple[str, ...]
-    """Links that lead out of the folder or to a folder, and what is neither file nor folder: worth a word."""
+    """Skipped paths that the user may miss: links out of the folder or to a folder, and special files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class _Rules:
     spec: GitIgnoreSpec
 
     def verdict(self, path: Path, is_folder: bool) -> bool | None:
-        """Whether to ignore it, or None where these patterns say nothing."""
+        """Whether to ignore the path; None if no pattern matches it."""
         name = path.relative_to(self.folder).as_posix() + ("/" if is_folder else "")
         for pattern in reversed(self.spec.patterns):
             if pattern.include is not None and _matches_itself(pattern, name):
@@ -48,9 +48,10 @@ class _Rules:
 
 
 def _matches_itself(pattern: RegexPattern, name: str) -> bool:
-    """Whether the pattern means this path. pathspec's also match what is below a folder that they mean (group ps_d);
+    """Whether the pattern matches this path itself, and not only a folder above it.
 
-    here that folder was asked about before, and between nested files its contents may have another verdict.
+    pathspec's patterns also match everything below a folder that they name (group ps_d). Here that folder was checked
+    before, and a nested .gitignore may decide otherwise about its contents.
     """
     assert pattern.regex is not None
     return any(
@@ -60,7 +61,7 @@ def _matches_itself(pattern: RegexPattern, name: str) -> bool:
 
 
 def select_files(folder: Path, entry: Path) -> Selection:
-    """The files to bundle. The entry, which somebody has named, travels even where .gitignore lists it."""
+    """The files to bundle. The entry, which the user has named, is included even if .gitignore lists it."""
     folder = folder.resolve()
     script = check_entry(folder, entry)
     if Path.home().resolve().is_relative_to(folder):
@@ -84,7 +85,7 @@ def select_files(folder: Path, entry: Path) -> Selection:
 
 
 def check_entry(folder: Path, entry: Path) -> str:
-    """The script's path inside the folder."""
+    """The script's path inside the folder; raises if there is no such file in it."""
     script = Path(os.path.normpath(folder.resolve() / entry))
     script = script.parent.resolve() / script.name
     if not script.is_file():
@@ -95,7 +96,7 @@ def check_entry(folder: Path, entry: Path) -> str:
 
 
 def check_script(task: RunTask) -> RunTask:
-    """The task, if what it runs is a file of the bundle that it brings: no machine runs any other file."""
+    """The task, if its script is a path inside its bundle; raises otherwise, since machines run no other file."""
     entry = PurePosixPath(task.entry)
     if task.bundle is None:
         raise MeetingError(
@@ -111,7 +112,7 @@ def check_script(task: RunTask) -> RunTask:
 
 
 def _walk(folder: Path, rules: list[_Rules]) -> Iterator[tuple[Path, bool]]:
-    """What travels below the folder, and whether it is a plain file."""
+    """Paths below the folder that are neither ignored nor machine-specific, and whether each is a plain file."""
     to_visit = [(folder, rules)]
     while to_visit:
         here, rules = to_visit.pop()
@@ -134,7 +135,7 @@ def _walk(folder: Path, rules: list[_Rules]) -> Iterator[tuple[Path, bool]]:
 
 
 def _stays(path: Path, top: Path, is_folder: bool) -> bool:
-    """Whether it belongs to this machine alone: version control, environments, caches, runs."""
+    """Whether the path belongs to this machine alone: version control, environments, caches, runs, credentials."""
     if is_folder and (path / "machine-id").is_file() and (path / "agent.lock").is_file():
         return True  # POTLUCK_HOME, with this machine's credentials
     if path.name in _NEVER or path.suffix == ".pyc":
@@ -147,13 +148,13 @@ def _stays(path: Path, top: Path, is_folder: bool) -> bool:
 
 
 def _is_ignored(path: Path, is_folder: bool, rules: list[_Rules]) -> bool:
-    """As git decides: the deepest .gitignore that says something has the last word."""
+    """Whether git would ignore the path: the deepest .gitignore with a pattern for it decides."""
     verdicts = (each.verdict(path, is_folder) for each in reversed(rules))
     return bool(next((verdict for verdict in verdicts if verdict is not None), False))
 
 
 def _is_plain(path: Path, top: Path) -> bool:
-    """A file, or a link to one inside the folder (and then not to one that stays here)."""
+    """Whether the path is a file, or a link to a file inside the folder that may be bundled itself."""
     if not path.is_symlink():
         return stat.S_ISREG(path.lstat().st_mode)
     try:
@@ -181,12 +182,12 @@ def _rules_of(folder: Path) -> list[_Rules]:
 
 
 def _rules_above(folder: Path) -> list[_Rules]:
-    """The .gitignore files between the top of the repository and the folder, if it is inside one."""
+    """The .gitignore files from the top of the repository down to the folder's parent, if it is in a repository."""
     path = [folder, *folder.parents]
     top = next((index for index, parent in enumerate(path) if (parent / ".git").exists()), 0)
     rules: list[_Rules] = []
     for parent, child in reversed(list(zip(path[1 : top + 1], path[:top], strict=True))):
         rules += _rules_of(parent)
         if _is_ignored(child, True, rules):
-            return []  # somebody has named this folder all the same: what the repository says does not reach into it
+            return []  # the user has named an ignored folder: the repository's rules do not apply inside it
     return rules

@@ -1,7 +1,7 @@
-"""Event and log files come home: bytes travel with their offset, so a delivery may be lost, doubled, late or cut off.
+"""Sends event and log files to the host: bytes with their offset, so a delivery may be lost, doubled, late or cut off.
 
-The files only ever grow, and the host's folder is the only record of what has arrived:
-a delivery that starts beyond the host's copy is not taken, one that overlaps it must agree with it.
+The files only ever grow, and the host's copy is the only record of what has arrived: a delivery that starts beyond the
+end of the copy is not taken, and a delivery that overlaps the copy must have the same bytes there.
 """
 
 import errno
@@ -18,30 +18,30 @@ from potluck.core.errors import ShippingError
 from potluck.core.shell_words import quote
 
 Send: TypeAlias = Callable[[str, int, bytes], int]
-"""Carries (file name, offset, bytes) to the host's `receive` and brings its answer back.
+"""Sends (file name, offset, bytes) to the host's `receive`, and returns its answer: the size of the host's copy.
 
-Raises ShippingError where the host refuses the file; anything else that it raises means: try again later.
+Raises ShippingError if the host refuses the file; any other exception means: try again later.
 """
 
 BATCH_BYTES = 256 * 1024
 MAX_DELIVERY_BYTES = 4 * 1024 * 1024
 MOST_FILE_BYTES = 16 << 30
 MOST_FILES = {"events": 256, "logs": 4096}
-"""Of one machine in one run."""
-_PROOF_BYTES = 4096  # of what the host has, sent again after an interruption: is it still the same file?
+"""The most files of one machine in one run, by folder."""
+_PROOF_BYTES = 4096  # the end of the host's copy, sent again after an interruption to see that the files agree
 _SCAN_BYTES = 64 * 1024
 
-_STEM = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"  # what a machine's name may hold, and no hidden file
+_STEM = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"  # characters of a machine's name, but no hidden file
 _FILE_NAME = re.compile(rf"events/{_STEM}\.jsonl|logs/{_STEM}\.log")
 _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)  # a link, a link to a folder, a folder, a pipe
-_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has only the slower one
+_sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync, which is slower
 
 
 def receive(run_folder: Path, file_name: str, offset: int, data: bytes, *, machine: str | None = None) -> int:
-    """Take what is new of a delivery into the host's run folder; returns the size of the host's copy.
+    """Append the new bytes of a delivery to the host's copy; returns the size of the copy.
 
     A delivery beyond the copy's end changes nothing: the size tells the sender where to go on.
-    With `machine`, only that machine's files are taken. A full disk is an OSError, and loses nothing.
+    With `machine`, only that machine's files are taken. A full disk raises OSError, and no bytes are lost.
     """
     check_file_name(file_name, machine)
     if offset < 0 or len(data) > MAX_DELIVERY_BYTES:
@@ -68,7 +68,7 @@ def receive(run_folder: Path, file_name: str, offset: int, data: bytes, *, machi
 
 
 def _check_number(run_folder: Path, file_name: str, machine: str) -> None:
-    """A machine has a file a worker and two a start of one; no host takes files without end."""
+    """Raise if the machine has too many files in this run: one event file a worker and two logs a start are normal."""
     if (run_folder / file_name).exists():
         return
     kind = file_name.split("/", maxsplit=1)[0]
@@ -81,7 +81,7 @@ def _check_number(run_folder: Path, file_name: str, machine: str) -> None:
 
 
 def check_file_name(file_name: str, machine: str | None = None) -> str:
-    """The name, if it is events/<worker>.jsonl or logs/<worker>.log and, where a machine is given, of its worker."""
+    """The name, if it is events/<worker>.jsonl or logs/<worker>.log, of a worker of `machine` if given; else raises."""
     allowed = _FILE_NAME.fullmatch(file_name)
     if allowed and machine is not None:
         name = re.escape(machine)
@@ -96,10 +96,10 @@ def check_file_name(file_name: str, machine: str | None = None) -> str:
 
 
 class Shipper:
-    """A machine's side: sends what its run folder has and the host has not.
+    """The sending side: sends the bytes of a machine's run folder that the host does not have.
 
-    Of an event file only whole lines travel, and nothing that a power cut could still take back,
-    since a run that goes on cuts a half-written line off its file.
+    Of an event file only whole lines are sent, after they are safe from a power cut, since a run that goes on
+    cuts a half-written line off its file.
     """
 
     def __init__(self, run_folder: Path, send: Send, *, batch_bytes: int = BATCH_BYTES) -> None:
@@ -109,14 +109,14 @@ class Shipper:
         self._send = send
         self._batch_bytes = batch_bytes
         self._proof_bytes = min(_PROOF_BYTES, batch_bytes // 2)
-        self._next: dict[str, int] = {}  # where the host's copy ends, as far as it has said so
+        self._next: dict[str, int] = {}  # the offset to send from, by the host's last answer
         self.refused: dict[str, ShippingError] = {}
-        """Files that cannot be copied, and why. They are not tried again; the others go on."""
+        """Files that cannot be sent, and why. These files are not tried again; the other files go on."""
 
     def ship(self) -> int:
-        """Send at most one batch of each file; returns how many bytes are still to go.
+        """Send at most one batch of each file; returns how many bytes remain.
 
-        What `send` raises comes through, and the next call asks the host where it is.
+        Any exception of `send` but ShippingError is raised, and the next call asks the host for its sizes again.
         """
         remaining = 0
         for file_name in sorted(_shippable_files(self._folder) - self.refused.keys()):
@@ -130,7 +130,7 @@ class Shipper:
         return remaining
 
     def ask_again(self) -> None:
-        """Believe no earlier answer: a host that was out of reach may have lost bytes in a power cut."""
+        """Forget the host's earlier answers: a host that was out of reach may have lost bytes in a power cut."""
         self._next.clear()
 
     def _ship_file(self, file_name: str) -> int:
@@ -156,7 +156,7 @@ class Shipper:
         return end - self._next[file_name]
 
     def _step_back(self, size_there: int) -> int:
-        """Where to go on when the host's copy is not what this process has sent: a little before its end."""
+        """Where to continue a copy that this process has not just sent: a little before its end, to compare."""
         return max(0, size_there - self._proof_bytes)
 
 
@@ -216,7 +216,7 @@ def _opened(run_folder: Path, file_name: str, flags: int) -> Iterator[int]:
 
 @contextmanager
 def _naming(path: Path) -> Iterator[None]:
-    """An error of the disk names the file: the system knows only its descriptor or its last part."""
+    """Put the file's full path into a disk error: the system names none, or only the path's last part."""
     try:
         yield
     except OSError as error:
