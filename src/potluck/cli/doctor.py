@@ -43,8 +43,8 @@ def doctor(
         list[str] | None,
         typer.Option(
             "--reach",
-            help="Examine the way to a machine that listens: what --listen printed there, or an address; "
-            "as often as there are machines.",
+            help="Examine the connection to a machine where potluck doctor --listen runs: the text that it printed, or "
+            "an address. May be given several times.",
             rich_help_panel=BETWEEN,
         ),
     ] = None,
@@ -114,7 +114,9 @@ def _check_options(orders: dict[str, object], parts: dict[str, tuple[object, tup
 
     given = [name for name, value in orders.items() if value]
     if len(given) > 1:
-        raise SettingsError(f"{given[0]} and {given[1]} are two things", fix=f"type potluck doctor {given[0]} first")
+        raise SettingsError(
+            f"{given[0]} and {given[1]} cannot be used together", fix=f"type potluck doctor {given[0]} first"
+        )
     for name, (value, wholes) in parts.items():
         if value and not set(wholes) & set(given):
             raise SettingsError(f"{name} belongs to {wholes[0]}", fix=f"add {wholes[0]}, or leave {name} out")

@@ -83,7 +83,7 @@ def print_explanations(found: Sequence[Explanation], *, console: Console | None 
     """Print the cause and fix of each explained error."""
     console = console or Console(soft_wrap=True)
     if not found:
-        console.print("nothing in it is known; potluck doctor looks at this machine")
+        console.print("no known error is in this text; potluck doctor examines this machine")
     for one in found:
         console.print(Text(f"{one.id}", style="bold") + Text(f"  line {one.line_number}: {one.line[:160]}"))
         console.print(Text("  cause: ", style="bold red") + Text(one.cause, style="default"))

@@ -13,7 +13,10 @@ def host(
     address: Annotated[str | None, typer.Option(help="Listen at this address only.")] = None,
     advertise: Annotated[
         str | None,
-        typer.Option(help="The address to print, where others reach the port at another one: a forwarded port."),
+        typer.Option(
+            help="The address that other machines dial, if it is none of this machine's: that of a router which "
+            "forwards the port."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
     devices: Annotated[

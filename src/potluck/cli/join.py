@@ -8,7 +8,10 @@ import typer
 def join(
     line: Annotated[
         str | None,
-        typer.Argument(help="The line that potluck host prints; '-' reads it from stdin, nothing looks around."),
+        typer.Argument(
+            help="The line that potluck host prints; '-' reads it from stdin. Without a line, join looks for the host "
+            "that this machine knows, then for hosts on this network."
+        ),
     ] = None,
     name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
     devices: Annotated[

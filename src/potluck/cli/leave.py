@@ -11,7 +11,7 @@ def leave(
     name: Annotated[str | None, typer.Argument(help="The machine; this one by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Ask a machine to leave after its step. This one may come back as it is; another needs the host's line again."""
+    """Ask a machine to leave after its step. This machine may join again as it is; others need the host's line."""
     from potluck.core.environment import read_environment
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home

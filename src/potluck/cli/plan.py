@@ -35,7 +35,7 @@ def plan(
         ),
     ] = None,
     solo: Annotated[
-        bool, typer.Option("--solo", help="Only from profiles on this machine and files, whoever has joined.")
+        bool, typer.Option("--solo", help="Use only profiles on this machine and in files; leave joined machines out.")
     ] = False,
     steps: Annotated[
         int | None,

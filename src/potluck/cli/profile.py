@@ -24,7 +24,9 @@ def profile(
     memory_limit: Annotated[
         str | None, typer.Option(help="What training may use on the CPU, like 2G.", show_default=False)
     ] = None,
-    solo: Annotated[bool, typer.Option("--solo", help="This machine alone, whoever has joined.")] = False,
+    solo: Annotated[
+        bool, typer.Option("--solo", help="Measure this machine alone; leave joined machines out.")
+    ] = False,
     as_json: Annotated[
         bool,
         typer.Option("--json", help="Print JSON: of one machine its profile, which serves `potluck plan` elsewhere."),

@@ -134,7 +134,7 @@ class TrainOptions(RunOptions, LearningOptions, WorkloadOptions):
 class CommandOptions:
     """Where a command runs and what it reads and writes: not settings of the run, so run.yaml has none of them."""
 
-    solo: bool = option(False, MACHINES, "Train on this machine alone, whoever has joined.", flags="--solo")
+    solo: bool = option(False, MACHINES, "Train on this machine alone; leave joined machines out.", flags="--solo")
     not_here: bool = option(False, MACHINES, "Train on the other machines, not on this one.", flags="--not-here")
     machines: str | None = option(None, MACHINES, "Only these, by name: rosa,lily. Everyone by default.")
     direct: bool = option(

@@ -83,7 +83,7 @@ def _head(view: RunView, name: str) -> None:
 
 def _warnings(view: RunView, benched: dict[str, str]) -> None:
     if view.status == "interrupted":
-        st.warning("No process trains this run and none said goodbye. Go on with: " + _resume(view))
+        st.warning("No process trains this run, and the last one ended without a word. Go on with: " + _resume(view))
     elif view.status == "failed":
         st.error(f"{view.state.message or 'The run failed.'} Go on with: {_resume(view)}")
     elif view.status == "running":

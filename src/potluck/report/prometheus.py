@@ -12,11 +12,11 @@ _HELP = {
     "potluck_run_last_step": "Steps that the run is to have.",
     "potluck_run_samples_per_second": "Throughput of the last seconds.",
     "potluck_run_efficiency": "Achieved over the sum of solo speeds, of the whole run.",
-    "potluck_run_predicted_samples_per_second": "By the plan in force.",
+    "potluck_run_predicted_samples_per_second": "The speed that the current plan predicts.",
     "potluck_run_loss": "Training loss of the newest step.",
     "potluck_run_score": "The newest evaluation, by its name.",
     "potluck_run_plan_changes": "Plans after the first.",
-    "potluck_run_fault_seconds": "What machines coming and going cost those who stayed.",
+    "potluck_run_fault_seconds": "Time that the remaining machines lost when machines left or joined.",
     "potluck_run_up": "1 while a process trains the run.",
     "potluck_run_damaged": "1 if its events cannot be read; `potluck report` says why.",
     "potluck_machine_here": "1 while a machine takes part in the newest steps.",
@@ -26,7 +26,7 @@ _HELP = {
     "potluck_machine_memory_bytes": "Memory in use.",
     "potluck_machine_network_bytes_per_second": "Sent and received.",
     "potluck_machine_gpu_busy": "Of the time, 0 to 1.",
-    "potluck_machine_gpu_power_watts": "Of all its GPUs that tell.",
+    "potluck_machine_gpu_power_watts": "The sum over its GPUs that report their power.",
 }
 
 

@@ -79,7 +79,11 @@ def test_what_is_wrong_with_a_run_is_said_and_nothing_breaks(open_page, make, pa
     app = open_page(page, run=folder.name)
     assert not app.exception, app.exception
     if page == "Run":
-        words = {"crashed": "none said goodbye", "half": "No step is committed", "damaged": "line 6 is damaged"}
+        words = {
+            "crashed": "the last one ended without a word",
+            "half": "No step is committed",
+            "damaged": "line 6 is damaged",
+        }
         assert words[folder.name] in texts(app)
 
 

@@ -138,7 +138,7 @@ def test_one_check_alone(run):
         (["--undo"], ["--undo belongs to --fix-script"]),
         (["--expect", "rosa"], ["--expect belongs to --cluster"]),
         (["--port", "1234"], ["--port belongs to --listen"]),
-        (["--listen", "--reach", "10.0.0.1"], ["--listen and --reach are two things"]),
+        (["--listen", "--reach", "10.0.0.1"], ["--listen and --reach cannot be used together"]),
     ],
 )
 def test_options_that_do_not_go_together_are_refused_with_a_way_out(run, arguments, words):
