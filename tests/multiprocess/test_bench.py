@@ -19,7 +19,7 @@ def work(result):
     from potluck.engine.group import bench
     from tests.lab.delayed_worker import main
 
-    bench._PRACTISE_EVERY_S = 0.5
+    bench._PROBE_EVERY_S = 0.5
     sys.argv = ["worker", "--worker", result, "--steps", str(STEPS), "--policy", "dynamic"]
     main()
 

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from potluck.engine.order.position import DataOrder, Slice, cut
+from potluck.engine.order.position import DataOrder, Slice, split_into_micro_batches
 
 
 @given(
@@ -27,10 +27,11 @@ def test_the_order_is_a_function_of_seed_and_epoch_only():
 
 
 @given(start=st.integers(0, 50), size=st.integers(0, 200), cap=st.none() | st.integers(1, 64))
-def test_pieces_cover_the_part_in_order_and_fit(start, size, cap):
-    pieces = cut(Slice(4, start, start + size), cap)
-    assert [index for piece in pieces for index in range(piece.start, piece.stop)] == list(range(start, start + size))
-    sizes = [piece.num_samples for piece in pieces]
+def test_micro_batches_cover_the_slice_in_order_and_fit(start, size, cap):
+    micro_batches = split_into_micro_batches(Slice(4, start, start + size), cap)
+    covered = [index for micro_batch in micro_batches for index in range(micro_batch.start, micro_batch.stop)]
+    assert covered == list(range(start, start + size))
+    sizes = [micro_batch.num_samples for micro_batch in micro_batches]
     assert max(sizes) - min(sizes) <= 1
     assert cap is None or max(sizes) <= cap
-    assert len(pieces) == (1 if cap is None else max(1, -(-size // cap)))
+    assert len(micro_batches) == (1 if cap is None else max(1, -(-size // cap)))

@@ -32,7 +32,7 @@ def evaluate(
     samples = Samples(dataset, seed, collate)
     num_samples = len(dataset)  # type: ignore[arg-type]
     try:
-        totals = _add_up(samples, measure, group.part_of(num_samples), device, batch)
+        totals = _add_up(samples, measure, group.evaluation_range(num_samples), device, batch)
         if not totals and num_samples:  # a worker without a part still has to bring the names, with nothing under them
             totals = {name: [0.0, 0.0] for name in _add_up(samples, measure, range(1), device, 1)}
         names = sorted(totals)

@@ -9,7 +9,7 @@ from potluck.core.errors import UsageError
 from potluck.engine.data.fetching import Collate, FetchAhead, Fetcher, FetchNow, Samples, to_device
 from potluck.engine.data.reading import Reading
 from potluck.engine.data.stream import Stream
-from potluck.engine.order.position import DataOrder, Slice, cut
+from potluck.engine.order.position import DataOrder, Slice, split_into_micro_batches
 from potluck.engine.order.seeding import seed_all
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
@@ -89,24 +89,25 @@ class SharedLoader:
             # The group may be ahead: then this worker takes part in its step, and is healed in it.
             part = self._group.begin(position.step, order.batch_of)
             progress.timer.lap("exchange_wait_s")
-            pieces = cut(part, self._micro_batch())
+            micro_batches = split_into_micro_batches(part, self._micro_batch())
             self._follow_order()
             step = Step(
                 number=part.step,
                 epoch=order.epoch_of(part.step),
                 global_batch=order.batch_of(part.step),
-                num_micro_batches=len(pieces),
+                num_micro_batches=len(micro_batches),
                 is_several=progress.training.has_several_optimizers,
             )
             progress.begin_step(step)
-            for piece in pieces:
-                if piece is not pieces[0]:
-                    progress.timer.lap("compute_s")  # the script is done with the piece before
-                batch = to_device(self._fetcher.fetch(piece if piece.num_samples else _stand_in(piece)), self._device)
+            for micro_batch in micro_batches:
+                if micro_batch is not micro_batches[0]:
+                    progress.timer.lap("compute_s")  # the script is done with the micro-batch before
+                wanted = micro_batch if micro_batch.num_samples else _stand_in(micro_batch)
+                batch = to_device(self._fetcher.fetch(wanted), self._device)
                 progress.timer.lap("data_wait_s")
                 # Dropout and the like draw the same numbers when the step is retried or resumed.
-                seed_all(self._device, order.seed, part.step, piece.start)
-                step.hand_out(piece.num_samples)
+                seed_all(self._device, order.seed, part.step, micro_batch.start)
+                step.hand_out(micro_batch.num_samples)
                 self._group.exchange_in(this_pass=step.is_last_micro_batch)
                 if step.is_last_micro_batch:
                     progress.timer.computing()
@@ -144,14 +145,14 @@ class SharedLoader:
         self._fetcher.close()
 
     def _upcoming(self, first: Slice) -> Iterator[Slice]:
-        """The pieces expected from this one on, if the split stays as it is."""
-        pieces = self._expected(first.step)
-        yield from pieces[pieces.index(first) :] if first in pieces else [first]
+        """The micro-batches from `first` to the end of training, if the plan does not change."""
+        micro_batches = self._expected(first.step)
+        yield from micro_batches[micro_batches.index(first) :] if first in micro_batches else [first]
         for number in range(first.step + 1, self._progress.position.last_step):
             yield from self._expected(number)
 
     def _expected(self, step: int) -> list[Slice]:
-        return cut(self._group.expect(step, self.order.batch_of(step)), self._micro_batch())
+        return split_into_micro_batches(self._group.expect(step, self.order.batch_of(step)), self._micro_batch())
 
 
 def _samples(reading: Reading, seed: int) -> Dataset[Any]:

@@ -10,8 +10,8 @@ from typing import Any
 from potluck.core.errors import GroupError
 from potluck.engine.group.state_transfer import FINAL, NEWEST, BusyError
 
-_PRACTISE_EVERY_S = 10.0
-_FIRST_PRACTICE_S = 3.0  # the choice of machines rests on few steps: it is checked soon
+_PROBE_EVERY_S = 10.0
+_FIRST_PROBE_S = 3.0  # the choice of machines rests on few steps: it is checked soon
 _LOOK_EVERY_S = 0.2
 _SILENT_S = 2.0  # without any answer, for so long: the others are gone
 _COPY_EVERY_S = 1.0
@@ -42,7 +42,7 @@ class Bench:
         self._peers = peers
         self._fetch = fetch
         self._is_heir = is_heir
-        self._practise_in_s = _FIRST_PRACTICE_S
+        self._next_probe_s = _FIRST_PROBE_S
         self._began_at = 0.0
         self._copy_at = 0.0
         self._silent_since: float | None = None
@@ -71,8 +71,8 @@ class Bench:
 
     def wait(self, is_stopping: Callable[[], bool]) -> None:
         """Until it is time to practise again, or to stop, or all is over; then the newest state is here."""
-        until = time.monotonic() + min(self._practise_in_s, _PRACTISE_EVERY_S)
-        self._practise_in_s = _PRACTISE_EVERY_S
+        until = time.monotonic() + min(self._next_probe_s, _PROBE_EVERY_S)
+        self._next_probe_s = _PROBE_EVERY_S
         while time.monotonic() < until and not (self._has_ended or is_stopping()):
             if self._is_heir and time.monotonic() >= self._copy_at:
                 self.copy()

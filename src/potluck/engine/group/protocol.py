@@ -77,7 +77,7 @@ class Group(Protocol):
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
         """A state that was captured while a step is open, as it was before that step."""
 
-    def part_of(self, num_samples: int) -> range:
+    def evaluation_range(self, num_samples: int) -> range:
         """This worker's part of an evaluation."""
 
     def sum(self, values: Tensor) -> Tensor:

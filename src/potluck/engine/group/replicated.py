@@ -210,7 +210,7 @@ class ReplicatedGroup:
         """The first worker by name writes checkpoints."""
         return self._gathering.session is None or self._gathering.session.roster.mine == 0
 
-    def part_of(self, num_samples: int) -> range:
+    def evaluation_range(self, num_samples: int) -> range:
         self._evaluation.begin()
         if self._attempt is not None and not self._attempt.is_confirmed:  # the script evaluates in the middle of a step
             self._confirm()

@@ -66,7 +66,7 @@ class SoloGroup:
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
         return state
 
-    def part_of(self, num_samples: int) -> range:
+    def evaluation_range(self, num_samples: int) -> range:
         return range(num_samples)
 
     def sum(self, values: Tensor) -> Tensor:

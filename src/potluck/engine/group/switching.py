@@ -79,8 +79,8 @@ class SwitchingGroup:
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
         return self._state.between_steps(state)
 
-    def part_of(self, num_samples: int) -> range:
-        return self._state.part_of(num_samples)
+    def evaluation_range(self, num_samples: int) -> range:
+        return self._state.evaluation_range(num_samples)
 
     def sum(self, values: Tensor) -> Tensor:
         return self._state.sum(values)

@@ -78,14 +78,14 @@ class DataOrder:
         return torch.randperm(self.num_samples, generator=torch.Generator().manual_seed(mix(self.seed, epoch)))
 
 
-def cut(part: Slice, cap: int | None) -> list[Slice]:
-    """The part in as few pieces of at most `cap` samples as possible, as equal as possible."""
-    pieces = 1 if cap is None else max(1, -(-part.num_samples // cap))
-    size, larger = divmod(part.num_samples, pieces)
-    result = []
+def split_into_micro_batches(part: Slice, cap: int | None) -> list[Slice]:
+    """The slice as the fewest micro-batches of at most `cap` samples; their sizes differ by at most one sample."""
+    num_micro_batches = 1 if cap is None else max(1, -(-part.num_samples // cap))
+    size, num_larger = divmod(part.num_samples, num_micro_batches)
+    micro_batches = []
     start = part.start
-    for piece in range(pieces):
-        stop = start + size + (piece < larger)
-        result.append(Slice(part.step, start, stop))
+    for index in range(num_micro_batches):
+        stop = start + size + (index < num_larger)
+        micro_batches.append(Slice(part.step, start, stop))
         start = stop
-    return result
+    return micro_batches
