@@ -1,4 +1,4 @@
-"""The end of a run, whatever brings it: the end of the script's `with` block, an exception, the end of the process."""
+"""Closes a run at the end of the script's `with` block, after an exception, or at the end of the process."""
 
 import atexit
 import os
@@ -14,7 +14,7 @@ from potluck.engine.steps.progress import Progress
 
 
 class RunClosing:
-    """Closes a run once: the last checkpoint, the last event, files and threads let go."""
+    """Closes a run once: saves the last checkpoint, writes the last event, closes files and threads."""
 
     def __init__(self, parts: RunParts, progress: Progress, close_loader: Callable[[], None]) -> None:
         self._parts = parts
@@ -24,13 +24,13 @@ class RunClosing:
         atexit.register(self._close_at_exit)
 
     def close(self, error: BaseException | None) -> None:
-        """Closing twice is fine. `error` is what ended training, if it was an exception."""
+        """Close the run; a second call does nothing. `error`: the exception that ended training, if any."""
         if self._is_closed:
             return
         self._is_closed = True
         atexit.unregister(self._close_at_exit)
         problem = error
-        with ExitStack() as stack:  # files and threads are let go whatever else goes wrong
+        with ExitStack() as stack:  # files and threads are closed whatever else fails
             stack.callback(self._parts.journal.close)
             stack.callback(self._parts.group.close)
             stack.callback(self._parts.writer.close)
@@ -46,7 +46,7 @@ class RunClosing:
             raise problem
 
     def leave_block(self, error: BaseException | None) -> None:
-        """The script leaves its `with` block."""
+        """Close the run when the script leaves its `with` block; raise Diverged if a solo run's loss has diverged."""
         self.close(error)
         if error is None and self._has_diverged_alone():
             raise Diverged(DIVERGED)
@@ -60,7 +60,10 @@ class RunClosing:
             os._exit(DIVERGED)  # an exit handler cannot change the exit code in any other way
 
     def _has_diverged_alone(self) -> bool:
-        """On a cluster the command that started the run ends with the code: a worker's would mean a crash."""
+        """Whether this is a solo run with a diverged loss.
+
+        On a cluster the command that started the run exits with DIVERGED; from a worker that code would mean a crash.
+        """
         has_diverged = bool(self._parts.journal.state.diverged_since)
         return has_diverged and not self._parts.group.waits and not self._progress.stopping.was_stopped
 

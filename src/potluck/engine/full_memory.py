@@ -1,4 +1,4 @@
-"""How many samples fit into this worker's memory at once, and what is told when more were tried."""
+"""How many samples fit into this worker's memory at once, and the error for a micro-batch that did not fit."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ from potluck.measuring.memory import is_out_of_memory
 
 
 class MemoryLimit:
-    """The largest micro-batch: chosen by hand, else what is known to fit."""
+    """The largest micro-batch: the `micro_batch` option, else the largest size that is known to fit."""
 
     def __init__(self, parts: RunParts, progress: Progress, micro_batch: int | None) -> None:
         self._parts = parts
@@ -20,11 +20,11 @@ class MemoryLimit:
         self._has_told = False
 
     def micro_batch(self) -> int | None:
-        """The most samples at once; None if a step's whole part may be tried."""
+        """The most samples in a micro-batch; None if this worker may try its whole share of a step at once."""
         return self._micro_batch or self._parts.balance.memory_cap
 
     def tell(self, batch_size: int) -> None:
-        """Once, when both model and data are known: that the samples of a step go through the model in pieces."""
+        """Write a notice, once, that the memory of this worker limits its micro-batches."""
         if self._has_told:
             return
         self._has_told = True
@@ -37,7 +37,7 @@ class MemoryLimit:
 
     @contextmanager
     def noticing(self) -> Iterator[None]:
-        """Remember how much did not fit, so that the next start cuts this worker's part into smaller pieces."""
+        """Store the size that did not fit as a smaller cap for the next start; raise out-of-memory as MeasureError."""
         try:
             yield
         except Exception as error:

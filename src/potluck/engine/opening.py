@@ -1,4 +1,4 @@
-"""What a run finds when it starts: its folder, what run.yaml says already, and the checkpoint that it goes on from."""
+"""Opens a run: claims its folder, writes run.yaml, and reads the checkpoint to resume from."""
 
 import sys
 from pathlib import Path
@@ -20,7 +20,7 @@ from potluck.events.types import RunResumed
 
 
 def claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder:
-    """The folder of that name, if the run goes on or nothing was trained in it; else a new one."""
+    """The folder called `name` if it exists and the run resumes or nothing was trained in it; else a new folder."""
     if name is None:
         if resume:
             raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
@@ -32,20 +32,20 @@ def claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder
 
 
 def _has_trained(folder: RunFolder) -> bool:
-    """Whether anything would be lost or mixed up if another run began here."""
+    """Whether the folder has checkpoints or committed steps, which another run would overwrite or mix with its own."""
     if checkpoint_files(folder.checkpoints_dir):
         return True
     return any(replay(read_records(file)).step > 0 for file in folder.event_files())
 
 
 def record_settings(folder: RunFolder, values: dict[str, Any], *, is_script: bool) -> None:
-    """Write run.yaml."""
+    """Write run.yaml; for a script (`is_script`), the host's record of the command line is kept."""
     typed = what_was_typed(folder) if is_script else {}
     write_text(folder.settings_file, yaml.safe_dump({**values, **typed}, sort_keys=False))
 
 
 def what_was_typed(folder: RunFolder) -> dict[str, Any]:
-    """The script as the host recorded it: on each machine a copy of it runs, from another place."""
+    """Script, arguments and bundle as the host recorded them: each machine runs a copy, under another path."""
     try:
         known = yaml.safe_load(folder.settings_file.read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ def what_was_typed(folder: RunFolder) -> dict[str, Any]:
 def read_state(
     folder: RunFolder, journal: Journal, *, resume: bool, resume_from: Path | None, newcomer: str | None
 ) -> dict[str, Any] | None:
-    """The state to go on from, if there is one; `newcomer` is this machine's name where others may have a state."""
+    """The state to resume from, if any. `newcomer`: this machine's name, if other workers may have a state."""
     path = newest_whole(folder.checkpoints_dir, journal.say) if resume else None
     path = path or resume_from
     if path is None:

@@ -1,4 +1,4 @@
-"""What `run.prepare` hands back: the user's own objects, with the run's part added."""
+"""What `run.prepare` returns: wrappers around the user's model, optimizer and learning-rate schedule."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -16,9 +16,9 @@ _OWN_NAMES = frozenset(("module", "training", "_exchanging", "_may_clear", "_not
 
 
 class PreparedModel(nn.Module):
-    """The user's model (`.module`), called in the run's precision; training passes go through the exchange.
+    """The user's model (`.module`), called in the run's precision; training passes all-reduce the gradients.
 
-    Its attributes, parameter names and state dict are those of the model itself.
+    Attributes, parameter names and state dict are those of the user's model.
     """
 
     def __init__(
@@ -50,13 +50,13 @@ class PreparedModel(nn.Module):
             return getattr(super().__getattr__("module"), name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        # What the script sets on the model it means for the model, whose forward reads it.
+        # An attribute that the script sets is meant for the user's model, whose forward reads it.
         if name in _OWN_NAMES or "module" not in self.__dict__.get("_modules", ()) or not hasattr(self.module, name):
             super().__setattr__(name, value)
         else:
             setattr(self.module, name, value)
 
-    # A container's own ways: model[0], len(model), for layer in model.
+    # For models that are containers: model[0], len(model), for layer in model.
 
     def __getitem__(self, key: Any) -> Any:
         return self.module[key]  # type: ignore[index]
@@ -92,13 +92,13 @@ class PreparedModel(nn.Module):
 
 
 class PreparedOptimizer(Optimizer):
-    """The user's optimizer, stepping once a global batch; its changes stay only when the step is committed."""
+    """The user's optimizer: steps once per global batch, and its changes stay only if the step is committed."""
 
     def __init__(self, inner: Optimizer, apply: Callable[[Optimizer], None], may_clear: Callable[[], bool]) -> None:
         self.inner = inner
         self._apply = apply
         self._may_clear = may_clear
-        # Hooks that a script registers here are the inner optimizer's.
+        # The wrapper shares the inner optimizer's hook dictionaries, so that hooks registered on the wrapper run.
         self.__dict__.update({name: value for name, value in vars(inner).items() if name.endswith("_hooks")})
 
     @property
@@ -143,7 +143,7 @@ class PreparedOptimizer(Optimizer):
 
 
 class PreparedScheduler:
-    """The user's learning-rate schedule: inside the loop it moves with committed steps, outside with every call."""
+    """The user's learning-rate schedule: moves with committed steps in the loader's loop, with every call outside."""
 
     def __init__(self, inner: LRScheduler, may_step: Callable[[], bool]) -> None:
         self.inner = inner

@@ -1,4 +1,4 @@
-"""What `run.prepare` is given: models, optimizers, schedules and a DataLoader, in any order and over several calls."""
+"""`run.prepare`: takes models, optimizers, schedules and a DataLoader, in any order and over several calls."""
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
@@ -20,7 +20,7 @@ from potluck.events.types import ModelPrepared
 
 
 class Preparation:
-    """Wraps what a script hands over, and restores each object's state when the run is resumed."""
+    """Wraps the objects that a script passes to `run.prepare`, and restores their state when the run is resumed."""
 
     def __init__(
         self,
@@ -36,20 +36,20 @@ class Preparation:
         self._noticing = noticing
         self._gradient_checkpointing = gradient_checkpointing
         self._exchanging: nn.Module | None = None
-        self._made: dict[int, tuple[Any, Any]] = {}  # by the object's id: the object itself, and what was made of it
+        self._made: dict[int, tuple[Any, Any]] = {}  # by the object's id: the user's object, its wrapper
 
     @property
     def is_complete(self) -> bool:
-        """Whether training has begun: no object may be added then."""
+        """Whether training has begun; then no object may be added."""
         return self._exchanging is not None
 
     @property
     def wrapped(self) -> list[nn.Module]:
-        """The models as the script has them."""
+        """The models as `run.prepare` returned them."""
         return [made for _, made in self._made.values() if isinstance(made, nn.Module)]
 
     def add(self, objects: Iterable[Any], make_loader: Callable[[Any], Any]) -> list[Any]:
-        """Each object as the script is to use it, in the order given."""
+        """Prepare the objects; return their wrappers in the same order."""
         objects = list(objects)
         for given in objects:
             if kind_of(given) is None:
@@ -68,7 +68,7 @@ class Preparation:
         return [self._made[id(given)][1] for given in objects]
 
     def complete(self) -> None:
-        """Training begins: everything must be there."""
+        """Called when training begins: check the prepared objects, and make the module that exchanges gradients."""
         if self.is_complete:
             return
         training = self.training
@@ -92,7 +92,7 @@ class Preparation:
         self._exchanging = self._wrap(training.model)
 
     def _wrap(self, model: nn.Module) -> nn.Module:
-        """All models are known: remember how fast they were here, and make the module that exchanges gradients."""
+        """Load the stored speed of the models on this machine, and make the module that exchanges gradients."""
         parts, progress = self._parts, self._progress
         parts.balance.recall(fingerprint(model), gradient_bytes(model))
         wrapped = parts.group.wrap(
@@ -106,7 +106,7 @@ class Preparation:
         return wrapped
 
     def may_clear_gradients(self) -> bool:
-        """Between the micro-batches of one step the gradients are still being summed."""
+        """Whether zero_grad may clear gradients: not between a step's micro-batches, while gradients are summed."""
         step = self._progress.open_step
         if step is None or step.is_fresh or step.is_decided:
             return True
@@ -167,21 +167,21 @@ class Preparation:
 
 
 def kind_of(given: Any) -> str | None:
-    """What an argument of run.prepare is; None if it is nothing that can be prepared."""
+    """The kind of an argument of run.prepare: model, optimizer, loader or schedule; None for anything else."""
     if isinstance(given, nn.Module):
         return "model"
     if isinstance(given, Optimizer):
         return "optimizer"
     if isinstance(given, DataLoader):
         return "loader"
-    # Other libraries' schedules have no class in common with torch's, but the same names.
+    # Schedules of other libraries share no class with torch's, only these names.
     if all(hasattr(given, name) for name in ("optimizer", "step", "state_dict", "load_state_dict")):
         return "schedule"
     return None
 
 
 def refusal(given: Any) -> UsageError:
-    """The sentence for an argument that run.prepare cannot use."""
+    """The error for an argument that run.prepare cannot use."""
     fix = "give run.prepare models, optimizers, learning-rate schedules and a DataLoader only"
     if isinstance(given, Dataset) or (hasattr(given, "__len__") and hasattr(given, "__getitem__")):
         fix = "give a dataset to run.loader(dataset, global_batch=...)"

@@ -31,7 +31,7 @@ _LONGEST_LINE = 10_000
 class Run:
     """One worker's part of a training run. Made by `potluck.start()`.
 
-    A context manager; without `with` it closes when the process ends.
+    A context manager; without `with`, the run closes when the process ends.
     """
 
     def __init__(self, options: RunOptions, parts: RunParts) -> None:
@@ -52,14 +52,14 @@ class Run:
         self._backward = BackwardPass(parts, self._progress, self._memory.noticing)
         self._loader: SharedLoader | None = None
         self._lines_printed: dict[int, int] = {}
-        """How many lines the script has printed at the step at hand."""
+        """How many lines the script has printed with `run.print`, by step; only the current step is kept."""
         self._closing = RunClosing(
             parts, self._progress, lambda: None if self._loader is None else self._loader.close()
         )
 
     @property
     def step(self) -> int:
-        """Committed optimizer steps since the run began, those before a resume included."""
+        """The number of committed optimizer steps since the run began, including those before a resume."""
         return self._progress.settled()
 
     @overload
@@ -76,7 +76,7 @@ class Run:
         """Place models on the device, wrap all objects, and restore their state when the run is resumed.
 
         Takes models, optimizers, learning-rate schedules and a DataLoader, in any order and in one or several calls,
-        and returns them in the same order; a single one by itself.
+        and returns their wrappers in the same order; for a single object, the wrapper without a tuple.
         """
         prepared = self._preparation.add(objects, self.loader)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
@@ -91,12 +91,12 @@ class Run:
         num_samples: int | None = None,
         **keywords: Any,
     ) -> SharedLoader:
-        """This worker's part of every global batch, shuffled anew each epoch, on the run's device.
+        """A loader of this worker's share of every global batch, reshuffled each epoch, on the run's device.
 
-        `num_workers` processes read ahead. `collate` makes a batch from a list of samples, as DataLoader's does.
-        `num_samples` is the length of an epoch, for an IterableDataset that does not know it. DataLoader's keywords
-        (batch_size, shuffle, sampler, drop_last, collate_fn) are taken too, and so is a DataLoader in place of the
-        dataset; batch_size then is the global batch: the samples of a step over all machines.
+        `num_workers` processes read ahead. `collate` makes a batch from a list of samples, as DataLoader's collate_fn
+        does. `num_samples` is the length of an epoch, for an IterableDataset without `__len__`. The loader also takes
+        DataLoader's keywords (batch_size, shuffle, sampler, drop_last, collate_fn), or a DataLoader in place of the
+        dataset; then batch_size is the global batch: the samples of a step over all machines.
         """
         reading = read_as(
             dataset,
@@ -119,9 +119,10 @@ class Run:
         return self._loader
 
     def epochs(self, num_epochs: int, *, max_steps: int | None = None) -> Iterator[int]:
-        """Epoch numbers from 0, starting with the one that the committed step is in.
+        """Iterate over epoch numbers, counted from 0; a resumed run starts with the epoch that it had reached.
 
-        A checkpoint is saved after each epoch, when the loop's body is through. Ctrl-C ends training after the step.
+        The run saves a checkpoint after each epoch, when the loop's body has ended. Ctrl-C ends training after the
+        current step.
         """
         self._preparation.complete()
         if self._loader is not None:
@@ -130,17 +131,18 @@ class Run:
         return self._progress.epochs(num_epochs, max_steps)
 
     def backward(self, loss: Tensor, *, count: float | Tensor | None = None) -> None:
-        """Add the gradient of a mean loss over the batch in hand; with a step's last batch, make it the global mean.
+        """Add the gradient of the current batch's mean loss; after a step's last batch, gradients are the global mean.
 
-        `count` is how many elements the mean is over, when these are not samples: tokens, pixels. A loss with one
-        value a sample (reduction="none") is averaged, each of its values counting once.
+        `count`: how many elements the loss is a mean over, if these are not samples but tokens or pixels. A loss with
+        one value per sample (reduction="none") is averaged, and each value counts once.
         """
         self._backward(loss, count)
 
     def clip_gradients(self, max_norm: float, parameters: Iterable[Tensor] | None = None) -> Tensor | None:
-        """Scale the global gradient down to this norm; return the norm before. Call it after `backward`.
+        """Scale the global gradient down to `max_norm`; return the norm before clipping. Call it after `backward`.
 
-        Of all parameters that optimizers train, or of these alone: one of two models.
+        `parameters`: clip only these, such as one of two models; by default all that the optimizers train.
+        Returns None before the last micro-batch of a step, where there is no global gradient yet.
         """
         if not self._progress.current_step("run.clip_gradients").has_all_gradients:
             return None  # the sum over micro-batches is not complete yet
@@ -156,7 +158,7 @@ class Run:
         batch: int = 256,
         collate: Collate | None = None,
     ) -> dict[str, float]:
-        """Exact means over a dataset: `measure(*batch)` returns one value a sample (or token) under each name."""
+        """Exact means over a dataset: `measure(*batch)` returns, under each name, one value per sample (or token)."""
         started = time.monotonic()
         dataset, collate = dataset_and_collate(dataset, collate)
         self._progress.settle_step()
@@ -182,12 +184,12 @@ class Run:
         return values
 
     def log(self, **values: float | Tensor) -> None:
-        """Keep numbers of your own with the run's events."""
+        """Write your own numbers into the run's event file."""
         numbers = {name: events.finite(float(value)) for name, value in values.items()}
         self._parts.journal.emit(events.MetricsLogged(step=self.step, values=numbers))
 
     def say(self, text: str) -> None:
-        """Tell the person at this machine one line."""
+        """Print one line on this machine, and write it into the run's event file."""
         self._parts.journal.say(text)
 
     def print(self, text: str) -> None:
@@ -202,7 +204,7 @@ class Run:
             sys.stdout.flush()
 
     def save_checkpoint(self) -> None:
-        """Save now, in the background. The run does so by itself after every epoch and every `checkpoint_every`."""
+        """Save a checkpoint now, in the background, in addition to those that the run saves by itself."""
         self._progress.settle_step()
         if self._progress.open_step is not None:
             raise UsageError(
@@ -216,7 +218,7 @@ class Run:
         self._progress.stopping.request.ask()
 
     def close(self, error: BaseException | None = None) -> None:
-        """Wait for the last checkpoint, write the summary, let go of the files. Closing twice is fine."""
+        """Wait for the last checkpoint, write the summary, close the files. A second call does nothing."""
         self._closing.close(error)
 
     def __enter__(self) -> "Run":

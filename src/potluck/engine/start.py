@@ -1,4 +1,4 @@
-"""Starting a run: from the keywords of `potluck.start` to one RunOptions, and from that to the parts of a Run."""
+"""`potluck.start`: turns its keywords into RunOptions, and these into the parts of a Run."""
 
 import os
 import platform
@@ -58,24 +58,24 @@ def start(
     watch: Watcher | None = None,
     quiet: bool = False,
 ) -> Run:
-    """The run that this process was launched in, or a run of one.
+    """Join the run that this process was launched for, or start a run of this process alone.
 
-    name: the run's folder under runs_dir (./experiments); without one, the script's name and a free number.
-    seed: of the data order and of every random draw inside the training loop.
-    micro_batch: the most samples that go through the model at once; None means a step's whole part.
+    name: the run's folder under runs_dir (./experiments); by default the script's name and a free number.
+    seed: the seed of the data order and of every random draw inside the training loop.
+    micro_batch: the most samples in a pass through the model; by default the whole share, unless less is known to fit.
     checkpoint_every: steps between checkpoints inside an epoch; every epoch ends with one anyway.
-    resume: go on from the newest whole checkpoint of the run of that name, if it has one.
+    resume: continue from the newest undamaged checkpoint of the run called `name`, if it has one.
     resume_from: begin with the state in this checkpoint file.
-    backend: gloo, nccl, or auto: NCCL if all workers have the same, else Gloo.
+    backend: gloo, nccl, or auto: NCCL if all workers have the same version, else Gloo.
     load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
-    profile_name: what this model's speed is remembered under; without it, a digest of its parameters.
+    profile_name: the name under which this model's speed is stored; by default a digest of its parameters.
     keep: machines that take part even if the run would be faster without them.
-    master: address and port where worker 0 is met, if not MASTER_ADDR and MASTER_PORT.
-    settings: what run.yaml records; without it, these arguments.
-    watch: called with every event and the state after it; without it, the run is told on stderr in a few lines.
-    quiet: tell only notices there; POTLUCK_QUIET=1 does the same.
+    master: address and port where the workers meet worker 0; by default MASTER_ADDR and MASTER_PORT.
+    settings: the content of run.yaml; by default the command line and some of these arguments.
+    watch: called with every event and the state after the event; by default a few lines on stderr show progress.
+    quiet: print only notices on stderr; POTLUCK_QUIET=1 does the same.
     """
-    words: dict[str, Any] = {  # each is checked by the part that understands it
+    words: dict[str, Any] = {  # each value is checked where it is used
         "mixed_precision": mixed_precision,
         "backend": backend,
         "load_balance_policy": load_balance_policy,
@@ -128,7 +128,7 @@ def _assemble(
     device = choose_device(options.device or launch.device, launch.local_rank)
     use_threads(launch.num_threads)
     if device.type != "cpu" and device.index is not None:
-        torch.accelerator.set_device_index(device.index)  # random generators and streams are those of the current one
+        torch.accelerator.set_device_index(device.index)  # random generators and streams belong to the current device
     precision = Precision(options.mixed_precision, device)
     name, resume = options.experiment_name, options.resume
     if launch.is_alone:
@@ -146,7 +146,7 @@ def _assemble(
     record = partial(record_settings, folder, recorded, is_script=not settings)
     log = EventLog(folder.event_file(environment.machine, launch.worker))
     try:
-        if not folder.settings_file.exists():  # a resumed run's settings change when it is sure to go on
+        if not folder.settings_file.exists():  # a resumed run rewrites run.yaml only when training begins
             record()
         journal = Journal(log, folder.metrics_file(launch.worker), make_watchers(folder), _usage_meter(launch))
         journal.emit(
@@ -209,7 +209,7 @@ def _assemble(
 
 
 def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any]:
-    """What run.yaml records of a run that a script started."""
+    """The content of run.yaml for a run that a script started."""
     return {
         "script": sys.argv[0],
         "arguments": sys.argv[1:],
@@ -222,7 +222,7 @@ def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any
 
 
 def _usage_meter(launch: Launch) -> UsageMeter:
-    """A worker behind a gate sees only the way to the gate; how fast the links are, the gate knows."""
+    """A UsageMeter; a worker behind a gate reads its rates from the gate, because its own traffic ends there."""
     if launch.gate is None or launch.gradient_address is not None:
         return UsageMeter()
     line = GateLine(launch.gate, launch.gate_run)

@@ -1,4 +1,4 @@
-"""What a script that is started by itself tells on stderr: which run it is, how it goes, how it ended."""
+"""Lines on stderr for a script whose terminal a person sees: which run it is, its progress, its result."""
 
 import sys
 import time
@@ -25,9 +25,9 @@ _LINE_EVERY_S = 5.0
 
 
 class ScriptTeller:
-    """A watcher that writes a few whole lines, so that the script's own prints stay as they are.
+    """A Watcher that prints a few whole lines, so that the script's own prints stay readable.
 
-    A short run gets a first and a last line; a long one a line of progress every few seconds between them.
+    A short run gets a first and a last line; a long run also gets a progress line every few seconds.
     """
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
@@ -94,5 +94,5 @@ class ScriptTeller:
         try:
             sys.stderr.write("".join(f"potluck: {printable(line)}\n" for line in text.splitlines()))
             sys.stderr.flush()
-        except (OSError, ValueError):  # its reader has left, or it is closed: training goes on
+        except (OSError, ValueError):  # stderr is closed, or its reader has exited: training goes on
             self._is_heard = False
