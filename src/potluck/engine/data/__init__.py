@@ -1,1 +1,1 @@
-"""What the training loop reads: batches of this worker's part of every step; the loader's loop is also the retry."""
+"""The data of the training loop: batches of this worker's share of every step; the loader's loop also retries steps."""

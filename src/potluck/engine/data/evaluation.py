@@ -1,4 +1,4 @@
-"""Exact means over a dataset, whatever the batches and the split."""
+"""Exact means over a dataset, independent of the batch size and of the split over workers."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -33,12 +33,12 @@ def evaluate(
     num_samples = len(dataset)  # type: ignore[arg-type]
     try:
         totals = _add_up(samples, measure, group.evaluation_range(num_samples), device, batch)
-        if not totals and num_samples:  # a worker without a part still has to bring the names, with nothing under them
+        if not totals and num_samples:  # a worker without samples needs the names too, to sum equal shapes
             totals = {name: [0.0, 0.0] for name in _add_up(samples, measure, range(1), device, 1)}
         names = sorted(totals)
         sums = group.sum(torch.tensor([totals[name] for name in names], dtype=torch.float64))
     except Lost:
-        # The part of a lost worker is missing: each of the others counts everything itself.
+        # The lost worker's samples are missing, so every other worker evaluates the whole dataset by itself.
         totals = _add_up(samples, measure, range(num_samples), device, batch)
         names = sorted(totals)
         sums = torch.tensor([totals[name] for name in names], dtype=torch.float64)
@@ -47,7 +47,7 @@ def evaluate(
 
 @contextmanager
 def evaluation_mode(models: Iterable[nn.Module]) -> Iterator[None]:
-    """Models compute without gradients and as in evaluation; afterwards each module is in the mode that it was in."""
+    """Inside, all modules are in evaluation mode, without gradients; afterwards each has its earlier mode again."""
     modules = [module for model in models for module in model.modules()]
     were_training = [module.training for module in modules]
     for module in modules:
@@ -75,7 +75,7 @@ def _add_up(
 
 
 def arguments(batch: Any) -> tuple[Any, ...]:
-    """A batch as the arguments of a function: a tuple or list is spread."""
+    """A batch as the arguments of a function: a tuple or list is unpacked."""
     return tuple(batch) if isinstance(batch, (tuple, list)) else (batch,)
 
 

@@ -16,11 +16,11 @@ Request: TypeAlias = tuple[int, Tensor | list[int]]  # epoch, indices
 
 
 class Samples(Dataset[Any]):
-    """Whole batches of a dataset, asked for by (epoch, indices).
+    """Whole batches of a dataset, indexed by (epoch, indices).
 
-    A dataset with a method `potluck_batch(indices)`, or a TensorDataset, is asked once a batch. Any other is asked
-    sample by sample, with the random generators seeded from (seed, epoch, index): random augmentation is then the same
-    whichever worker reads the sample, and whenever.
+    A TensorDataset, or a dataset with a method `potluck_batch(indices)`, is read once per batch. Any other dataset is
+    read sample by sample, with the random generators seeded from (seed, epoch, index): random augmentation is then
+    the same whichever worker reads the sample, and whenever.
     """
 
     def __init__(self, dataset: Dataset[Any], seed: int, collate: Collate | None) -> None:
@@ -48,20 +48,20 @@ def _whole_batches(dataset: Dataset[Any]) -> Callable[[Tensor], Any] | None:
 
 
 class Fetcher(Protocol):
-    """Where the loader gets the batch of a slice."""
+    """Reads the loader's batches from a dataset."""
 
     def fetch(self, wanted: Slice) -> Any:
-        """The samples of that slice."""
+        """The batch of the slice's samples."""
 
     def forget(self) -> None:
-        """The same slice now means other samples."""
+        """Drop what was read ahead: the same slice now means other samples."""
 
     def close(self) -> None:
         """End worker processes."""
 
 
 class FetchNow:
-    """Reads the batch when it is asked for."""
+    """Reads a batch in this process when the loader asks for it."""
 
     def __init__(self, samples: Dataset[Any], order: DataOrder) -> None:
         self._samples = samples
@@ -78,10 +78,10 @@ class FetchNow:
 
 
 class FetchAhead:
-    """Keeps worker processes reading the slices that are expected next.
+    """Reads the slices that are expected next ahead of time, in DataLoader's worker processes.
 
-    When another slice is wanted than the one expected (a retry, a new split, a resume), everything read ahead is
-    thrown away and reading starts anew from the slice that is wanted.
+    If the loader wants another slice than the expected one (a retry, a new plan, a resume), all batches read ahead are
+    dropped, and reading restarts from the wanted slice.
     """
 
     def __init__(
@@ -128,7 +128,7 @@ class FetchAhead:
 
 
 class _Requests(Sampler[Request]):
-    """Turns expected slices into requests, remembering which are under way."""
+    """A Sampler that turns the expected slices into requests, and remembers those that are being read."""
 
     def __init__(self, order: DataOrder) -> None:
         self._order = order
@@ -161,5 +161,5 @@ def to_device(batch: Any, device: torch.device) -> Any:
             return type(batch)(*(to_device(value, device) for value in batch))
         case tuple() | list():
             return type(batch)(to_device(value, device) for value in batch)
-    # A batch of a class of its own, as a tokenizer's, knows how to move.
+    # A batch of another class, such as a tokenizer's, has its own `to`.
     return batch.to(device) if hasattr(batch, "to") else batch

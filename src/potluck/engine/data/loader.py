@@ -1,4 +1,4 @@
-"""The training loader: this worker's part of every step, in micro-batches that fit."""
+"""The training loader: this worker's share of every step, in micro-batches that fit into memory."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,9 +17,9 @@ from potluck.engine.steps.step import Step
 
 
 class SharedLoader:
-    """Iterating it once is one epoch, from wherever the committed step stands.
+    """One loop over the loader is one epoch, or its rest, starting at the committed step.
 
-    A loop that is left early leaves the rest of the epoch out; iterating again in the same epoch goes on with it.
+    If the script leaves the loop early, the rest of the epoch is skipped; a second loop in the same epoch continues it.
     """
 
     def __init__(
@@ -34,7 +34,7 @@ class SharedLoader:
         self.order = order
         self.reading = reading
         samples = _samples(reading, order.seed)
-        # Several processes would all read the same stream.
+        # Several reader processes would all read the same stream.
         num_workers = min(1, reading.num_workers) if reading.is_stream else reading.num_workers
         self._group = parts.group
         self._progress = progress
@@ -86,7 +86,7 @@ class SharedLoader:
         progress.begin_epoch()
         while position.step < position.last_step:
             progress.timer.lap("rest_s")
-            # The group may be ahead: then this worker takes part in its step, and is healed in it.
+            # The group may be at a later step: then this worker takes part in that step, and is healed in it.
             part = self._group.begin(position.step, order.batch_of)
             progress.timer.lap("exchange_wait_s")
             micro_batches = split_into_micro_batches(part, self._micro_batch())
@@ -101,11 +101,11 @@ class SharedLoader:
             progress.begin_step(step)
             for micro_batch in micro_batches:
                 if micro_batch is not micro_batches[0]:
-                    progress.timer.lap("compute_s")  # the script is done with the micro-batch before
+                    progress.timer.lap("compute_s")  # the script has finished the previous micro-batch
                 wanted = micro_batch if micro_batch.num_samples else _stand_in(micro_batch)
                 batch = to_device(self._fetcher.fetch(wanted), self._device)
                 progress.timer.lap("data_wait_s")
-                # Dropout and the like draw the same numbers when the step is retried or resumed.
+                # Dropout must draw the same numbers when the step is retried or resumed.
                 seed_all(self._device, order.seed, part.step, micro_batch.start)
                 step.hand_out(micro_batch.num_samples)
                 self._group.exchange_in(this_pass=step.is_last_micro_batch)
@@ -116,7 +116,7 @@ class SharedLoader:
                 except GeneratorExit:
                     progress.has_left_loop = True
                     raise
-                del batch  # while the next one is read, only the script may hold it
+                del batch  # frees its memory before the next batch is read, unless the script holds it
             progress.settle_step()
             step.finish()
             progress.end_step()
@@ -124,7 +124,7 @@ class SharedLoader:
                 return
 
     def check_replaced_by(self, reading: Reading) -> None:
-        """A loader may be made anew in every epoch, but from the same data; others are for run.evaluate."""
+        """Refuse a second loader with other data; a script may make a new loader of the same data in every epoch."""
         then, now = self.reading, reading
         is_same = now.dataset is then.dataset or self._progress.position.epoch > self._made_in_epoch
         lengths = (then.num_samples, then.global_batch) == (now.num_samples, now.global_batch)
@@ -135,7 +135,7 @@ class SharedLoader:
             )
 
     def _follow_order(self) -> None:
-        """Batches that were left out move all that follow: what was read ahead is of other samples."""
+        """Drop the batches read ahead if batches were skipped since: the following steps have other samples now."""
         if self._left_out != self.order.left_out:
             self._left_out = self.order.left_out
             self._fetcher.forget()
@@ -162,5 +162,5 @@ def _samples(reading: Reading, seed: int) -> Dataset[Any]:
 
 
 def _stand_in(empty: Slice) -> Slice:
-    """One sample for a worker without any: its backward pass is what takes part in the exchange."""
+    """One sample for a worker with an empty share: it needs a backward pass to take part in the all-reduce."""
     return Slice(empty.step, 0, 1)

@@ -1,4 +1,4 @@
-"""What `run.loader` is to read: a dataset with keywords of Potluck's or of DataLoader's, or a DataLoader itself."""
+"""The arguments of `run.loader`: a dataset with Potluck's or DataLoader's keywords, or a DataLoader itself."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _TAKEN = ("batch_size", "shuffle", "sampler", "drop_last", "collate_fn", "worker
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """A dataset, and how it is cut into global batches."""
+    """A dataset, and how it is split into global batches."""
 
     dataset: Dataset[Any]
     global_batch: int
@@ -49,7 +49,7 @@ class Reading:
         return isinstance(self.dataset, IterableDataset)
 
     def order(self, seed: int) -> DataOrder:
-        """Which samples each step owns."""
+        """The order of the samples, with the run's seed."""
         order = DataOrder(self.num_samples, self.global_batch, seed, shuffle=self.shuffle, drop_last=self.drop_last)
         if self.num_samples < 1 or self.global_batch < 1 or order.steps_per_epoch < 1:
             raise UsageError(
@@ -70,7 +70,7 @@ def read_as(
     num_samples: int | None = None,
     keywords: dict[str, Any],
 ) -> Reading:
-    """What a call of `run.loader` means; DataLoader's keywords mean what they mean there."""
+    """The arguments of a `run.loader` call as a Reading; DataLoader's keywords keep their meaning."""
     _check(keywords)
     given = {name: value for name, value in keywords.items() if name in _TAKEN}
     if isinstance(source, DataLoader):
@@ -107,7 +107,7 @@ def read_as(
 
 
 def dataset_and_collate(source: Any, collate: Collate | None) -> tuple[Dataset[Any], Collate | None]:
-    """The dataset to evaluate on, also where a DataLoader was given."""
+    """The dataset to evaluate on and its collate function; `source` is a dataset or a DataLoader."""
     if isinstance(source, DataLoader):
         source, collate = source.dataset, _collate(collate, source.collate_fn)
     if not hasattr(source, "__len__"):
@@ -119,7 +119,7 @@ def dataset_and_collate(source: Any, collate: Collate | None) -> tuple[Dataset[A
 
 
 def _settings_of(loader: "DataLoader[Any]") -> dict[str, Any]:
-    """What a DataLoader was made with, as run.loader's keywords."""
+    """A DataLoader's settings, as keywords of run.loader."""
     if loader.batch_size is None or type(loader.batch_sampler) not in (BatchSampler, type(None)):
         raise UsageError(
             "the DataLoader makes its batches itself (batch_size=None or a batch_sampler): Potluck cannot split them",
@@ -208,7 +208,7 @@ def _check(keywords: dict[str, Any]) -> None:
 
 
 class _Drawing:
-    """The order of an epoch as a sampler draws it, the same on every worker and after a resume."""
+    """Draws an epoch's order from the script's sampler, the same on every worker and after a resume."""
 
     def __init__(self, sampler: Sampler[int], seed: int, num_samples: int) -> None:
         self._sampler = sampler

@@ -11,10 +11,10 @@ from potluck.engine.order.seeding import seed_host
 
 
 class Stream(Dataset[Any]):
-    """Batches of a stream, asked for by (epoch, positions in the stream).
+    """Batches of a stream, indexed by (epoch, positions in the stream).
 
-    Exact if the dataset gives the same samples in the same order on every machine. Its random draws are seeded from
-    (seed, epoch, position); `set_epoch(epoch)` is called before an epoch if the dataset has that method.
+    Training is exact if the dataset yields the same samples in the same order on every machine. Its random draws are
+    seeded from (seed, epoch, position); `set_epoch(epoch)` is called before an epoch if the dataset has that method.
     """
 
     def __init__(self, dataset: Any, seed: int, collate: Collate | None, global_batch: int, num_samples: int) -> None:

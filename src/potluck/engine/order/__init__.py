@@ -1,1 +1,1 @@
-"""Which samples a step owns, as a function of the committed step alone; imports nothing of the engine."""
+"""Which samples belong to a step, as a function of the committed step alone; imports nothing else of the engine."""

@@ -1,4 +1,4 @@
-"""Where training stands in the data: a function of the committed step alone."""
+"""The position in the data, as a function of the committed step alone."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from potluck.engine.order.seeding import mix
 
 
 class Slice(NamedTuple):
-    """Consecutive samples of one step's global batch: those from start up to stop."""
+    """Consecutive samples of one step's global batch: from `start` up to, not including, `stop`."""
 
     step: int
     start: int
@@ -24,15 +24,15 @@ class Slice(NamedTuple):
 
 @dataclass(slots=True)
 class DataOrder:
-    """Which samples each step owns: the epoch's order of samples, cut into global batches; the last may be short."""
+    """Which samples belong to each step: an epoch's sample order, split into global batches; the last may be short."""
 
     num_samples: int
     global_batch: int
     seed: int
     shuffle: bool = True
     drop_last: bool = False  # leave out a short last batch
-    draw: Callable[[int], Tensor] | None = None  # the indices of an epoch, where a sampler chooses them
-    left_out: int = 0  # batches that the script has left out by leaving the loader's loop early
+    draw: Callable[[int], Tensor] | None = None  # the indices of an epoch, if the script has a sampler
+    left_out: int = 0  # batches skipped so far, because the script left the loader's loop early
     _cached: tuple[int, Tensor] | None = field(default=None, repr=False)
 
     @property
@@ -40,7 +40,7 @@ class DataOrder:
         return self.num_samples // self.global_batch if self.drop_last else -(-self.num_samples // self.global_batch)
 
     def epoch_of(self, step: int) -> int:
-        """The epoch that the step belongs to, counted from 0. Steps before a left epoch are not asked for."""
+        """The step's epoch, counted from 0; not valid for epochs before one that the script left early."""
         return (step + self.left_out) // self.steps_per_epoch
 
     def begins_epoch(self, step: int) -> bool:
@@ -48,7 +48,7 @@ class DataOrder:
         return (step + self.left_out) % self.steps_per_epoch == 0
 
     def leave_epoch(self, step: int) -> int:
-        """The step becomes the first of the next epoch; returns how many batches are left out for that."""
+        """Make the step the first of the next epoch; return how many batches are skipped for that."""
         rest = -(step + self.left_out) % self.steps_per_epoch
         self.left_out += rest
         return rest
@@ -58,7 +58,7 @@ class DataOrder:
         return min(self.global_batch, self.num_samples - self._first(step))
 
     def indices(self, part: Slice) -> Tensor:
-        """The dataset's indices of these samples."""
+        """The dataset's indices of the slice's samples."""
         first = self._first(part.step)
         return self._order(self.epoch_of(part.step))[first + part.start : first + part.stop]
 

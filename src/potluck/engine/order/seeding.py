@@ -1,4 +1,4 @@
-"""Random draws as a function of where training stands, so that a retry or a resume repeats them."""
+"""Random seeds as a function of the training position, so that a retry or a resume repeats the same draws."""
 
 import random
 import sys
@@ -20,7 +20,7 @@ def mix(*parts: int) -> int:
 
 
 def seed_all(device: torch.device, *parts: int) -> None:
-    """Seed whatever a training step on this device can draw from."""
+    """Seed every random generator that a training step on this device can use."""
     seed_host(*parts)
     if device.type != "cpu":
         # torch.manual_seed would do, but spends 150 us on devices that are not used.
