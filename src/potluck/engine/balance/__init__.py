@@ -1,5 +1,5 @@
-"""What this worker knows of its own cost, what it tells the others, and the plan that follows: below engine/group.
+"""This worker's measured cost, the cost report that it sends to the others, and the plan that follows.
 
-Values go in and out: nothing here knows a group, a roster or a process group. What all workers decide from the same
-numbers is in planning/replanning.
+A layer below engine/group: nothing here knows a group, a roster or a process group. The decisions that all workers make
+from the same numbers are in planning/replanning.
 """

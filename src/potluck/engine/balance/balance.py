@@ -1,4 +1,4 @@
-"""One worker's side of the plan: its own measured costs go out, all workers' costs come in."""
+"""One worker's side of the plan: it sends its own measured cost, and receives the costs of all workers."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,33 +20,33 @@ from potluck.planning.replanning.setting import GroupSetting, WorkerIntroduction
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wishes:
-    """How a run wants its work split."""
+    """The run's options for splitting the work."""
 
     policy: str = "dynamic"
     keep: tuple[str, ...] = ()
     """Machines that are never benched."""
     micro_batch: int | None = None
-    """The most samples at once, by hand: each micro-batch pays what a pass costs at any size."""
+    """The user's limit for a micro-batch. The fit needs it, because every micro-batch has the fixed cost of a pass."""
 
     def __post_init__(self) -> None:
         find_policy(self.policy)
 
 
 class Balance:
-    """Measures this worker, and hands everybody's numbers to its Replanner."""
+    """Measures this worker's cost, and gives the costs of all workers to its Replanner."""
 
     def __init__(self, wishes: Wishes, tell: Callable[[AnyEvent], None], memory: ProfileMemory) -> None:
         self._wishes = wishes
         self.replanner = Replanner()
         self.kept = KeptProfile(memory, lambda text: tell(Notice(text=text)))
         self.last_step: int | None = None
-        """Where the script ends training, once that is known."""
+        """The step after which the script ends training; None until that is known."""
         self.re_forming_s = 0.0
-        """What a change of the group last cost this worker; 0 before the first."""
+        """Seconds that the last change of the group cost this worker; 0 before the first change."""
         self._num_returns = 0
         """How often this worker came back from the bench."""
         self.lone: Lone | None = None
-        """What this worker does alone while all other machines are benched."""
+        """This worker's steps while all other machines are benched; None while they are not."""
         self._cost = WorkerCost(wishes.micro_batch)
         self._tell = tell
         self._machine = memory.machine
@@ -54,22 +54,22 @@ class Balance:
     # This worker's own cost
 
     def recall(self, digest: str, gradient_bytes: int) -> None:
-        """The model is known: begin with what earlier runs and trials showed of it."""
+        """Start from the cost of this model that earlier runs and trials measured."""
         prior = self.kept.recall(digest, gradient_bytes)
         if prior is not None:
             self._cost.begin_with(prior)
 
     @property
     def memory_cap(self) -> int | None:
-        """The most samples at once that are known to fit."""
+        """The largest micro-batch that is known to fit; None if no limit is known."""
         return self._cost.memory_cap
 
     def own_cost(self) -> WorkerCost:
-        """What this worker knows of its own cost at this moment, for a group that it joins."""
+        """A snapshot of this worker's cost, for a group that it joins."""
         return self._cost.snapshot()
 
     def introduction(self, fixed_share: int | None) -> WorkerIntroduction:
-        """What else this worker tells a group that it joins."""
+        """What this worker sends to a group that it joins, except its cost."""
         return WorkerIntroduction(
             share=fixed_share,
             policy=self._wishes.policy,
@@ -82,11 +82,11 @@ class Balance:
         )
 
     def report(self) -> CostReport:
-        """What this worker tells the others with its gradients."""
+        """The cost report that this worker sends with its gradients."""
         return self._cost.report(is_fresh=self.replanner.checks_next)
 
     def timed(self, samples: int, num_micro_batches: int, timing: StepTiming, cpu_s: float = 0.0) -> None:
-        """One committed step of this worker; cpu_s is the processor time of its own work."""
+        """Record a committed step of this worker; `cpu_s` is the processor time of its own work."""
         if not samples:
             return
         self._cost.committed(samples, num_micro_batches, timing, cpu_s)
@@ -96,13 +96,13 @@ class Balance:
             self.keep()
 
     def keep(self) -> None:
-        """Keep what this run showed so far."""
+        """Store what this run has measured so far, for later runs."""
         self.kept.keep(self._cost.profile, self._cost.num_timed, self.replanner.largest_ring)
 
-    # What follows from the costs of all
+    # The plan that follows from the costs of all workers
 
     def formed(self, setting: GroupSetting, step: int) -> None:
-        """A group has formed after `step` committed steps, and its members have told what they know of themselves."""
+        """Plan for a group that has formed after `step` committed steps, from the introductions of its members."""
         is_ring = len(setting.workers) > 1
         self._cost.forget_group(is_ring=is_ring)
         if is_ring:
@@ -110,11 +110,11 @@ class Balance:
         self._adopt(self.replanner.formed(setting, step), step)
 
     def committed(self, costs: Sequence[CostReport], step: int) -> None:
-        """`step` steps are committed, and with the last one came everybody's costs: a new plan is for the next."""
+        """Check the plan after `step` committed steps, by the costs of all workers; a new plan is for the next step."""
         self._adopt(self.replanner.committed(costs, step), step)
 
     def distrust(self) -> None:
-        """Workers came to different plans: from now on, only equal shares."""
+        """Use only equal shares from now on: workers have computed different plans."""
         self.replanner = self.replanner.distrusted()
 
     def _adopt(self, outcome: Outcome, step: int) -> None:
@@ -125,7 +125,7 @@ class Balance:
             self._note_alone(step)
 
     def _note_alone(self, step: int) -> None:
-        """Machines were just benched: if this one is the only one left, what it does alone is told at the end."""
+        """If a bench decision leaves only this machine, record its steps alone for a line at the end of the run."""
         assert self.replanner.in_force is not None
         cluster, plan = self.replanner.in_force.cluster, self.replanner.in_force.plan
         if {*cluster.machines} - {*plan.benched} != {self._machine}:
@@ -143,14 +143,14 @@ class Balance:
 
     @property
     def is_heir(self) -> bool:
-        """Whether this benched machine goes on if the only machine that trains is lost."""
+        """Whether this benched machine takes over if the only machine that trains is lost."""
         assert self.replanner.in_force is not None
         return heir_of(self.replanner.in_force) == self._machine
 
     def probed(self, name: str, timed: Timed, step: int, others_s: float | None, copy_s: float) -> FasterWith | None:
-        """This benched worker has measured itself: what the run would gain from its machine, if it should come back.
+        """Record a probe step of this benched worker; return the gain if its machine should come back, else None.
 
-        others_s is what a step now takes those who train, if it was seen; copy_s what a copy of their state takes.
+        `others_s`: seconds of a step of the workers that train, if known. `copy_s`: seconds of copying their state.
         """
         assert self.replanner.in_force is not None
         self._cost.probed(timed)
@@ -168,7 +168,7 @@ class Balance:
         )
 
     def returned(self, step: int, gain: FasterWith | None) -> None:
-        """This machine takes part again, because that is faster or, without a gain, because nobody else is left."""
+        """Write the events of this machine's return: steps become faster or, without a gain, no other is left."""
         if gain is not None:
             self._num_returns += 1
         for event in machine_returns(self._machine, step, gain):

@@ -1,4 +1,4 @@
-"""What this run begins with from earlier ones, and what it keeps for the next."""
+"""The stored profile that a run starts from, and what the run stores for the next one."""
 
 import time
 from collections.abc import Callable
@@ -13,12 +13,12 @@ _KEEP_EVERY_S = 60.0
 
 
 class KeptProfile:
-    """The kept profile of this worker's model, and when it was last written."""
+    """The stored profile of this worker's model, and when it was last written."""
 
     def __init__(self, memory: ProfileMemory, say: Callable[[str], None]) -> None:
         self.link: LinkProfile | None = None
         self.ring: RingMeasurement | None = None
-        """What an earlier run of this model showed of the exchange."""
+        """What an earlier run of this model measured of the gradient exchange."""
         self._memory = memory
         self._say = say
         self._memory_cap: int | None = None
@@ -26,7 +26,7 @@ class KeptProfile:
         self._has_failed = False
 
     def recall(self, digest: str, gradient_bytes: int) -> ComputeProfile | None:
-        """The model is known: its cost by earlier runs and trials, if there were any."""
+        """The cost of this model that earlier runs and trials measured; None if there were none."""
         stored = self._memory.recall(digest, gradient_bytes)
         if stored is None:
             return None
@@ -34,21 +34,21 @@ class KeptProfile:
         return stored.compute
 
     def out_of_memory(self, num_samples: int) -> int:
-        """So many samples at once did not fit; returns how many will be tried next time."""
+        """Store that a micro-batch of `num_samples` did not fit; return the largest one to try next time."""
         self._memory_cap = self._memory.halve(num_samples)
         return self._memory_cap
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time to keep the profile: the machine may be lost before the run ends."""
+        """Whether it is time to write the profile again: the machine may be lost before the run ends."""
         return time.monotonic() - self._kept_at > _KEEP_EVERY_S
 
     def keep(self, profile: ComputeProfile | None, num_timed: int, ring: RingMeasurement | None) -> None:
-        """Keep what this run showed so far, for the next one, or for this one if the machine is lost and comes back."""
+        """Write what this run has measured, for the next run, or for this one if the machine is lost and comes back."""
         self._kept_at = time.monotonic()
         if profile is None:
             return
-        try:  # micro-batches by hand are no limit of the machine
+        try:  # a micro_batch that the user chose is no limit of the machine
             self._memory.keep(replace(profile, memory_cap=self._memory_cap), num_timed, ring)
         except (OSError, MeasureError) as error:
             if not self._has_failed:

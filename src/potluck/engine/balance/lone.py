@@ -1,4 +1,4 @@
-"""What one machine does alone after all others were benched, against what all did together."""
+"""The speed of one machine alone, after all others were benched, against the speed of all together."""
 
 from dataclasses import dataclass
 
@@ -12,20 +12,20 @@ class Lone:
     machine: str
     benched: tuple[str, ...]
     together_samples_per_s: float
-    """As measured in the last steps of the ring."""
+    """Measured in the last steps before the bench decision, or else predicted."""
     _samples: int = 0
     _seconds: float = 0.0
     _num_steps: int = 0
 
     def add(self, samples: int, seconds: float) -> None:
-        """One committed step; the first is still one of the ring."""
+        """Add a committed step; the first one still belongs to the ring."""
         self._num_steps += 1
         if self._num_steps > 1:
             self._samples += samples
             self._seconds += seconds
 
     def text(self) -> str:
-        """One line for the end of the run; empty before the machine has done anything alone."""
+        """One line for the end of the run; empty if the machine has committed no step alone."""
         if not self._seconds:
             return ""
         speed = self._samples / self._seconds

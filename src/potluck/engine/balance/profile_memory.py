@@ -1,4 +1,4 @@
-"""What this machine learnt about a model in earlier runs and trials, and what this run adds to it."""
+"""The stored profile of a model on this machine: written by trials and runs, read by later runs."""
 
 import time
 from dataclasses import dataclass
@@ -9,35 +9,35 @@ from potluck.measuring.profile_store import StoredProfile, find_profile, save_pr
 from potluck.planning.costs import ComputeProfile
 from potluck.planning.measured_exchange import RingMeasurement
 
-_LEAST_STEPS = 8  # fewer timings than these are no experience; a machine is benched after nine steps at the least
+_LEAST_STEPS = 8  # fewer timings are not worth storing; a machine is benched after nine steps at the earliest
 
 
 @dataclass(slots=True, kw_only=True)
 class ProfileMemory:
-    """The profile that is kept for one (machine, device, model, precision)."""
+    """The stored profile of one (machine, device, model, precision)."""
 
     home: Path
     machine: str
     device: str
     precision: str
     model: str | None
-    """The name that profiles of this model go by; None until the model is seen, and then a digest of it."""
+    """The name of this model's profiles: chosen by the user, or a digest of the model from `recall` on."""
     gradient_bytes: int = 0
 
     def recall(self, digest: str, gradient_bytes: int) -> StoredProfile | None:
-        """The model is known: what was kept of it, unless that was another model by the same name."""
+        """The stored profile of the model; None if there is none, or only that of another model with the same name."""
         self.model = self.model or digest
         self.gradient_bytes = gradient_bytes
         stored = find_profile(self.home, self.machine, self.device, self.model, self.precision)
         return stored if stored is not None and stored.gradient_bytes == gradient_bytes else None
 
     def keep(self, compute: ComputeProfile | None, num_steps: int, ring: RingMeasurement | None = None) -> None:
-        """What a run's own steps showed is worth more than a trial: it is what steps really cost."""
+        """Store the cost that a run's steps showed, if they are enough; a trial's cost is less exact and replaced."""
         if compute is not None and num_steps >= _LEAST_STEPS:
             self._save(compute, ring)
 
     def halve(self, failed: int) -> int:
-        """So many samples did not fit: remember that half of them is the most to try."""
+        """Store that `failed` samples did not fit; return the largest micro-batch to try, at most half of them."""
         stored = self._stored()
         cap = MemoryCap(None if stored is None else stored.compute.memory_cap).halve(failed)
         before = ComputeProfile(fixed_s=0.0, per_sample_s=1e-3) if stored is None else stored.compute

@@ -1,4 +1,4 @@
-"""What this worker's own work costs, measured in the steps that it commits."""
+"""The cost of this worker's own work, measured in its committed steps."""
 
 import statistics
 from collections import deque
@@ -27,67 +27,67 @@ class WorkerCost:
         self._reported = UNKNOWN_COST
 
     def begin_with(self, prior: ComputeProfile) -> None:
-        """What earlier runs and trials showed of the model."""
+        """Start from the cost of this model that earlier runs and trials measured."""
         self._fit = ComputeFit(prior, self._micro_batch)
 
     @property
     def memory_cap(self) -> int | None:
-        """The most samples at once that are known to fit."""
+        """The largest micro-batch that is known to fit; None if no limit is known."""
         return self._fit.memory_cap
 
     @property
     def profile(self) -> ComputeProfile | None:
-        """The cost that fits all timings so far; None before the first."""
+        """The cost that fits all timings so far, or the stored one before the first timing; None without either."""
         return self._fit.profile()
 
     @property
     def step_s(self) -> float | None:
-        """What a step usually took with this group, waits included; None before the first."""
+        """Median seconds of the recent steps, waits included; None before the first step."""
         return statistics.median(self._steps_s) if self._steps_s else None
 
     @property
     def stretch(self) -> float:
-        """How much longer this worker's work takes without the pauses of a ring, by its cores' quota; 0 if unknown."""
+        """How many times slower this worker computes without a ring's pauses, due to its CPU quota; 0 if unknown."""
         quota = quota_cores()
         if quota is None:
             return 1.0
         return max(1.0, statistics.median(self._busy) / quota) if self._busy else 0.0
 
     def snapshot(self) -> "WorkerCost":
-        """A copy of what `introduction` needs. Nobody changes it, so that another thread may read it."""
+        """A copy of what `introduction` needs, which no code changes, so that another thread may read the copy."""
         copy = WorkerCost(self._micro_batch)
         copy._fit, copy._share, copy._busy = self._fit.snapshot(), self._share, self._busy.copy()
         return copy
 
     def introduction(self, usual_share: int) -> CostReport:
-        """What this worker tells a group that it joins, where so many samples are a usual share."""
+        """The cost report for a group that this worker joins; `usual_share` is used before it has had a share."""
         return CostReport.of(self.profile, self._share or usual_share, 0.0, self.stretch)
 
     def report(self, *, is_fresh: bool) -> CostReport:
-        """What this worker tells with its gradients; fitted anew only when the others will look at it."""
+        """The cost report sent with the gradients; `is_fresh`: fit anew, because the plan will be checked."""
         if is_fresh:
             wait_s = statistics.median(self._waits_s) if self._waits_s else 0.0
             self._reported = CostReport.of(self.profile, self._share, wait_s, self.stretch)
         return self._reported
 
     def forget_group(self, *, is_ring: bool) -> None:
-        """Another group has formed: waits for the one before say nothing of it; `is_ring` if it is several workers."""
+        """Forget the waits of the previous group; if the new one has several workers (`is_ring`), also step times."""
         self._waits_s.clear()
         if is_ring:
             self._steps_s.clear()
 
     def committed(self, samples: int, num_micro_batches: int, timing: StepTiming, cpu_s: float) -> None:
-        """One committed step with samples of this worker's; cpu_s is the processor time of its own work."""
+        """Record a committed step in which this worker had samples; `cpu_s` is the processor time of its own work."""
         if timing.own_s > 0:
             self._busy.append(cpu_s / timing.own_s)
         self._share = samples
         self.num_timed += 1
-        if self.num_timed > 1:  # in its first step torch also sets itself up
+        if self.num_timed > 1:  # the first step includes torch's own setup
             self._fit.add(Timed(samples, timing.own_s, num_micro_batches))
-        # The commit vote is also what a worker alone does without.
+        # A worker alone needs no commit vote either, so its time counts as a wait for others.
         self._waits_s.append(timing.exchange_wait_s + timing.commit_s)
         self._steps_s.append(timing.step_s - timing.retry_s)
 
     def probed(self, timed: Timed) -> None:
-        """One step on the bench, which nobody waits for."""
+        """Record a probe step on the bench."""
         self._fit.add(timed)

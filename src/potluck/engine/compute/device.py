@@ -1,4 +1,4 @@
-"""Which device a worker trains on, with how many threads."""
+"""Chooses the device that a worker trains on, and the number of threads."""
 
 import torch
 
@@ -8,7 +8,7 @@ from potluck.machine.hardware import quota_threads
 
 
 def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
-    """The device of that name; without a name this machine's next accelerator if it has one, else the CPU."""
+    """The device called `name`; without a name, the accelerator for this local rank, or the CPU if there is none."""
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if name is None:
         if accelerator is None:
@@ -35,9 +35,9 @@ def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
 
 
 def use_threads(told: int | None) -> None:
-    """As many threads as told, else no more than a container's quota can keep busy.
+    """Use `told` threads; without `told`, no more than the container's CPU quota can keep busy.
 
-    torch takes one a core; beyond the quota they would wait for each other while the process is held up.
+    torch starts one thread per core; threads beyond the quota would wait for each other while the process is throttled.
     """
     most = quota_threads()
     if told is not None:

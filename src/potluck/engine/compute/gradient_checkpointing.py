@@ -1,4 +1,4 @@
-"""Gradient checkpointing: blocks keep their input only and compute their inside again in backward."""
+"""Gradient checkpointing: blocks keep only their input, and recompute their activations in backward."""
 
 import functools
 from collections.abc import Iterator
@@ -14,8 +14,8 @@ from potluck.core.errors import UsageError
 def checkpoint_blocks(model: nn.Module) -> int:
     """Checkpoint every block of the model and return how many there are.
 
-    A block is an outermost module with parts and parameters of its own that stands directly in an nn.Sequential or
-    nn.ModuleList: a residual block, a transformer layer.
+    A block is an outermost module that is a direct child of an nn.Sequential or nn.ModuleList, and that has children
+    and parameters: a residual block, a transformer layer.
     """
     blocks = list(find_blocks(model))
     if not blocks:
@@ -40,7 +40,7 @@ def find_blocks(model: nn.Module) -> Iterator[nn.Module]:
 
 
 def _is_block(module: nn.Module) -> bool:
-    # A list has no forward of its own, so it cannot be computed again as one.
+    # A list has no forward of its own, so it cannot be recomputed as one block.
     is_list = isinstance(module, (nn.ModuleList, nn.ModuleDict))
     has_parts = any(True for _ in module.children())
     has_parameters = any(True for _ in module.parameters())
@@ -53,7 +53,7 @@ def _contexts(block: nn.Module) -> tuple[AbstractContextManager[None], AbstractC
 
 @contextmanager
 def _statistics_set_aside(block: nn.Module) -> Iterator[None]:
-    """Let the second forward pass update copies: the first has already counted this batch."""
+    """Let the recomputation update copies of BatchNorm's statistics: the forward pass already counted this batch."""
     kept: list[tuple[nn.Module, str, Tensor]] = []
     for module in block.modules():
         if isinstance(module, _BatchNorm):

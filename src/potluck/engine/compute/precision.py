@@ -12,10 +12,10 @@ DTYPES: dict[str, torch.dtype | None] = {"no": None, "fp16": torch.float16, "bf1
 
 
 class Precision:
-    """What `mixed_precision` means on one device.
+    """Autocast and loss scaling on one device, for one value of `mixed_precision`.
 
-    The gradients are unscaled after they are summed over all workers, so every worker sees the same overflow, takes
-    the same decision, and the scale stays one.
+    Gradients are unscaled after the all-reduce, so every worker sees the same overflow and changes its loss scale in
+    the same way.
     """
 
     def __init__(self, name: str, device: torch.device) -> None:
@@ -44,7 +44,7 @@ class Precision:
         return 1.0 if self._scaler is None else self._scaler.get_scale()
 
     def unscale(self, optimizer: torch.optim.Optimizer, scale: float) -> None:
-        """Take the group's scale out of the gradients. A worker that is being healed still has another one."""
+        """Divide the gradients by the group's loss scale; a worker that is being healed still has another scale."""
         if self._scaler is None:
             return
         if scale != self.loss_scale:
@@ -52,7 +52,7 @@ class Precision:
         self._scaler.unscale_(optimizer)
 
     def step(self, optimizer: torch.optim.Optimizer) -> bool:
-        """Step the optimizer; False if gradients overflowed, the scale was lowered and nothing changed."""
+        """Step the optimizer; False if gradients overflowed: the loss scale is lowered, and no parameter changes."""
         if self._scaler is None:
             optimizer.step()
             return True
@@ -62,7 +62,7 @@ class Precision:
         return self._scaler.get_scale() >= before
 
     def reset(self) -> None:
-        """Forget what a spoiled step left behind."""
+        """Clear what GradScaler noted in a spoiled step; the loss scale stays."""
         if self._scaler is not None:
             self._scaler.update(self._scaler.get_scale())
 
