@@ -1,1 +1,1 @@
-"""What a checkpoint holds, its file, and the files that a run keeps."""
+"""The content of a checkpoint, its file format, and the files that a run keeps."""

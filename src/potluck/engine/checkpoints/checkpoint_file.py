@@ -41,7 +41,7 @@ def write_checkpoint(path: Path, state: dict[str, Any]) -> int:
 
 
 def read_checkpoint(path: Path) -> dict[str, Any]:
-    """The state in a whole file. Only tensors and plain data are read: a file cannot run code."""
+    """The state in an undamaged file. Reads only tensors and plain data, so that a file cannot run code."""
     check_whole(path)
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
@@ -58,7 +58,7 @@ def read_checkpoint(path: Path) -> dict[str, Any]:
 
 
 def check_whole(path: Path) -> None:
-    """Compare the file with its checksum."""
+    """Raise CheckpointError unless the file matches its checksum."""
     try:
         with open_plain(path) as file:
             damage = _damage(file)
@@ -74,7 +74,7 @@ def check_whole(path: Path) -> None:
 
 
 def plain(state: Any, where: str = "state") -> Any:
-    """A copy on the CPU that can be written while training goes on; anything but tensors and plain data is refused."""
+    """A copy on the CPU, to be written while training goes on; refuses anything but tensors and plain data."""
     match state:
         case Tensor():
             return state.detach().to("cpu", copy=True)
@@ -84,7 +84,7 @@ def plain(state: Any, where: str = "state") -> Any:
             return type(state)(plain(value, f"{where}[{index}]") for index, value in enumerate(state))
         case bool() | str() | None:
             return state
-        case int() | float():  # numpy's float64 is one too, but not plain enough to be read back
+        case int() | float():  # numpy's float64 is a float too, but read_checkpoint would refuse it
             return int(state) if isinstance(state, int) else float(state)
     raise CheckpointError(
         f"{where} is a {type(state).__name__}, which a checkpoint cannot hold",
@@ -108,7 +108,7 @@ def _damage(file: IO[bytes]) -> str:
     sealed = tail.startswith(_LENGTH.pack(_COMMENT_SIZE) + _COMMENT)
     if not sealed:
         return "cut short, or was not written by Potluck"
-    # The checksum is of the archive as torch wrote it, when its comment was still empty.
+    # The checksum covers the archive as torch wrote it, with an empty comment.
     whole = _digest(file, end=end - _LENGTH.size, then=_LENGTH.pack(0)) == tail[-64:].decode("ascii", "replace")
     return "" if whole else "damaged: its checksum does not match"
 

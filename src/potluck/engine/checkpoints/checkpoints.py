@@ -1,4 +1,4 @@
-"""The checkpoints of a run: the newest whole one, the last few kept, written in the background."""
+"""A run's checkpoints: written in the background, the last few kept, the newest undamaged one found."""
 
 import time
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from potluck.engine.checkpoints.checkpoint_file import check_whole, plain, write
 
 
 def newest_whole(folder: Path, say: Callable[[str], None]) -> Path | None:
-    """The newest checkpoint that matches its checksum; a word is said about each that doesn't."""
+    """The newest checkpoint that matches its checksum; `say` is called for each that does not."""
     for path in checkpoint_files(folder):
         try:
             check_whole(path)
@@ -36,7 +36,7 @@ class Saved:
 
 
 class CheckpointWriter:
-    """Copies the state at once and writes it in the background; one write at a time, the next waits for it."""
+    """Copies the state at once and writes the copy in the background, one checkpoint at a time."""
 
     def __init__(self, folder: Path, *, keep: int) -> None:
         self._folder = folder
@@ -46,22 +46,22 @@ class CheckpointWriter:
         clear_leftovers(folder)
 
     def save(self, name: str, step: int, state: dict[str, Any]) -> Saved | None:
-        """Begin to write; return the previous checkpoint if its write was still to be waited for."""
+        """Start to write, after the previous write has ended; return that checkpoint if `poll` has not returned it."""
         snapshot = plain(state)
         previous = self.wait()
         self._writing = self._thread.submit(self._write, self._folder / name, step, snapshot)
         return previous
 
     def save_now(self, name: str, step: int, state: dict[str, Any]) -> Saved:
-        """Write and wait: also possible while the process ends, when no thread can be asked any more."""
+        """Write on this thread; works while the process exits, too, when the background thread takes no more work."""
         return self._write(self._folder / name, step, plain(state))
 
     def poll(self) -> Saved | None:
-        """The checkpoint that has reached the disk since the last look, if one has."""
+        """The checkpoint that has reached the disk since the last call, if any."""
         return self.wait() if self._writing is not None and self._writing.done() else None
 
     def wait(self) -> Saved | None:
-        """Wait for the write under way, and raise what it raised."""
+        """Wait for the write in the background, and raise its error if it failed."""
         writing, self._writing = self._writing, None
         return None if writing is None else writing.result()
 
@@ -72,7 +72,7 @@ class CheckpointWriter:
         started = time.monotonic()
         num_bytes = write_checkpoint(path, state)
         files = checkpoint_files(self._folder)
-        # A damaged file may claim a later step than this one: only what is older than this one goes.
+        # A damaged file may claim a later step than this checkpoint: delete only older files.
         for old in files[files.index(path) + self._keep :]:
             old.unlink(missing_ok=True)
         return Saved(step, path, num_bytes, time.monotonic() - started)

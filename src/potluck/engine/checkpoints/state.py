@@ -1,4 +1,4 @@
-"""Everything that a resumed or healed worker must get back: the content of a checkpoint."""
+"""The content of a checkpoint: all state that a resumed or healed worker needs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -38,7 +38,7 @@ class EpochSoFar:
 
 @dataclass(slots=True)
 class TrainingState:
-    """The objects whose state makes a run what it is. Random draws and data position follow from the step."""
+    """The objects whose state a checkpoint holds. Random draws and data position follow from the step."""
 
     precision: Precision
     models: list[nn.Module] = field(default_factory=list)
@@ -47,7 +47,7 @@ class TrainingState:
 
     @property
     def model(self) -> nn.Module:
-        """The one model, or one that holds them all."""
+        """The only model, or an nn.ModuleList of all models."""
         return self.models[0] if len(self.models) == 1 else nn.ModuleList(self.models)
 
     @property
@@ -60,15 +60,15 @@ class TrainingState:
         return len(self.optimizers) > 1
 
     def parameters(self) -> list[Tensor]:
-        """Those of all models."""
+        """The parameters of all models, each once."""
         return list({parameter: None for model in self.models for parameter in model.parameters()})
 
     def trained_parameters(self) -> list[Tensor]:
-        """What the optimizers change, groups that were added late included."""
+        """The parameters that the optimizers train, including groups added after run.prepare."""
         return [parameter for optimizer in self.optimizers for parameter in parameters_of(optimizer)]
 
     def capture(self, step: int, order: DataOrder, so_far: EpochSoFar) -> dict[str, Any]:
-        """The state after that many committed steps, as tensors and plain data."""
+        """The state after `step` committed steps, as tensors and plain data."""
         optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
         return {
             "format": FORMAT,
@@ -84,7 +84,7 @@ class TrainingState:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Put a captured state into the objects."""
+        """Load a captured state into the objects."""
         self.check_numbers(state)
         for index in range(len(self.models)):
             self.restore_model(state, index)
@@ -95,7 +95,7 @@ class TrainingState:
         self.precision.load_state_dict(state["precision"])
 
     def check_numbers(self, state: dict[str, Any]) -> None:
-        """Refuse a state of more or fewer objects."""
+        """Refuse a state with another number of models, optimizers or schedules."""
         then = (state.get("num_models", 1), len(_optimizer_states(state)), len(state["schedulers"]))
         now = (len(self.models), len(self.optimizers), len(self.schedulers))
         for kind, saved, given in zip(("models", "optimizers", "schedulers"), then, now, strict=True):
@@ -106,7 +106,7 @@ class TrainingState:
                 )
 
     def restore_model(self, state: dict[str, Any], index: int) -> None:
-        """The model that was handed over as number `index`, from 0; nothing if the state has fewer."""
+        """Restore the model that run.prepare got as number `index`, from 0; do nothing if the state has fewer."""
         num_models = state.get("num_models", 1)
         if index >= num_models:
             return
@@ -116,20 +116,20 @@ class TrainingState:
             self.models[index].load_state_dict(own)
 
     def restore_optimizer(self, state: dict[str, Any], index: int) -> None:
-        """The optimizer that was handed over as number `index`, from 0."""
+        """Restore the optimizer that run.prepare got as number `index`, from 0; do nothing if the state has fewer."""
         states = _optimizer_states(state)
         if index < len(states):
             with _another_kind():
                 self.optimizers[index].load_state_dict(states[index])
 
     def restore_scheduler(self, state: dict[str, Any], index: int) -> None:
-        """The schedule that was handed over as number `index`, from 0."""
+        """Restore the schedule that run.prepare got as number `index`, from 0; do nothing if the state has fewer."""
         if index < len(state["schedulers"]):
             self.schedulers[index].load_state_dict(state["schedulers"][index])
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:
-    """What the optimizer changes."""
+    """The parameters that the optimizer trains."""
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
@@ -149,7 +149,7 @@ def _another_kind() -> Iterator[None]:
 
 
 def data_position(order: DataOrder) -> dict[str, int | bool]:
-    """What must stay the same for a step number to mean the same samples."""
+    """The settings that must stay the same for a step number to mean the same samples."""
     return {
         "num_samples": order.num_samples,
         "global_batch": order.global_batch,
@@ -159,7 +159,7 @@ def data_position(order: DataOrder) -> dict[str, int | bool]:
     }
 
 
-_USUAL = {"shuffle": True, "drop_last": False}  # what a checkpoint means that does not say it
+_USUAL = {"shuffle": True, "drop_last": False}  # for checkpoints without these fields
 
 
 def check_same_data(state: dict[str, Any], order: DataOrder) -> None:
@@ -182,7 +182,7 @@ def epoch_of_state(state: dict[str, Any]) -> int:
 
 
 def check_state(state: dict[str, Any], source: str) -> dict[str, Any]:
-    """The state, if it is one that this version can restore."""
+    """The state; raises CheckpointError if this version cannot restore its format."""
     if state.get("format") != FORMAT:
         raise CheckpointError(
             f"{source} has checkpoint format {state.get('format')!r}; this Potluck reads {FORMAT}",

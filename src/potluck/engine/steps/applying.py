@@ -1,4 +1,4 @@
-"""From gradients to changed parameters: one optimizer steps when the step is committed, several before."""
+"""`optimizer.step()`: a single optimizer steps after the commit vote, several optimizers before it."""
 
 from torch.optim import Optimizer
 
@@ -13,7 +13,7 @@ from potluck.measuring.step_timer import StepTimer
 
 
 class Applying:
-    """What `optimizer.step()` does to the open step."""
+    """Applies the open step's gradients when the script calls `optimizer.step()`."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Applying:
         self._stop_deadline = stop_deadline
 
     def apply(self, step: Step, optimizer: Optimizer) -> None:
-        """The script calls optimizer.step()."""
+        """Handle the script's optimizer.step(): it counts only after the step's last micro-batch."""
         if not step.is_last_micro_batch:
             return
         if not step.has_all_gradients and self.gradients.present():
@@ -47,7 +47,7 @@ class Applying:
             self._commit_and_change(step, optimizer)
 
     def settle(self, step: Step) -> None:
-        """The script is done with the batch: with several optimizers, now it shows whether their changes stay."""
+        """With several optimizers: hold the commit vote when the script is done with a batch; keep or undo changes."""
         if step.is_decided or not step.was_applied:
             return
         if self._vote(step):
@@ -59,7 +59,7 @@ class Applying:
                 self.provisional.undo()
 
     def _commit_and_change(self, step: Step, optimizer: Optimizer) -> None:
-        """Apply the gradients if every worker came through; otherwise forget them, and the batch is tried again."""
+        """Hold the commit vote; apply the gradients if the step is committed, otherwise drop them for a retry."""
         if not step.has_all_gradients or step.is_decided:
             raise without_gradient()
         precision = self._training.precision

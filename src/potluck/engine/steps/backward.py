@@ -1,4 +1,4 @@
-"""One call of `run.backward`: a local gradient, weighed, added up over micro-batches and over workers."""
+"""`run.backward`: weights the local gradient, and sums it over micro-batches and over workers."""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,7 +12,7 @@ from potluck.engine.steps.step import Step
 
 
 class BackwardPass:
-    """Makes the gradient of the batch in hand part of the step's gradient."""
+    """Adds the gradient of the current micro-batch to the step's gradient."""
 
     def __init__(
         self, parts: RunParts, progress: Progress, noticing: Callable[[], AbstractContextManager[None]]
@@ -23,7 +23,7 @@ class BackwardPass:
         self._noticing = noticing
 
     def __call__(self, loss: Tensor, count: float | Tensor | None) -> None:
-        """With a step's last micro-batch the gradients become the mean over the global batch, on all workers."""
+        """Run backward; after a step's last micro-batch every worker has the mean gradient over the global batch."""
         progress = self._progress
         step = progress.current_step("run.backward")
         loss, count = as_mean(loss, count)

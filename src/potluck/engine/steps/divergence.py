@@ -1,4 +1,4 @@
-"""A loss that is not a number any more, or far above where it began: found once, told with what to try."""
+"""Detects a loss that is not finite or far above its first values; reports it once, with advice."""
 
 import math
 from statistics import median
@@ -13,7 +13,7 @@ _NUM_ABOVE = 20
 
 
 class LossWatch:
-    """Looks at the loss of every committed step.
+    """Checks the loss of every committed step.
 
     A loss diverges when it is not a finite number, or when it has been above a thousand times the median of the first
     ten steps for twenty steps in a row.
@@ -25,7 +25,7 @@ class LossWatch:
         self._has_diverged = False
 
     def look(self, step: int, loss: float) -> LossDiverged | None:
-        """The event, once."""
+        """Check the loss of one step; return an event when the loss has diverged, once."""
         limit = self._limit()
         if not math.isfinite(loss):
             return self._diverged(step, loss, limit)
@@ -38,7 +38,7 @@ class LossWatch:
     def _limit(self) -> float | None:
         if len(self._first) < _NUM_FIRST:
             return None
-        return _MANY_TIMES * abs(median(self._first)) or None  # a level of zero says nothing
+        return _MANY_TIMES * abs(median(self._first)) or None  # a median of zero gives no limit
 
     def _diverged(self, since: int, loss: float, limit: float | None) -> LossDiverged | None:
         if self._has_diverged:
@@ -48,7 +48,7 @@ class LossWatch:
 
 
 def advice(event: LossDiverged) -> str:
-    """One line for people."""
+    """One line for the user: what has diverged, and what to try."""
     text = f"the loss is not a number since step {event.step}: the parameters are spoiled, and no later step mends them"
     if event.loss is not None and event.limit is not None:
         text = (
@@ -62,7 +62,7 @@ def advice(event: LossDiverged) -> str:
 
 
 def ending(state: RunState) -> str:
-    """What is wrong with a run that has come to its end; empty if its loss has not diverged."""
+    """The message about a diverged loss at the end of a run; empty if the loss has not diverged."""
     if not state.diverged_since:
         return ""
     what = "is not a number" if state.loss is None else f"is above {number(state.diverged_limit)}"
@@ -70,4 +70,4 @@ def ending(state: RunState) -> str:
 
 
 class Diverged(SystemExit):
-    """Training came to its end with a loss that had diverged; the process ends with a code of its own."""
+    """Training has ended with a diverged loss; the process exits with the code DIVERGED."""

@@ -1,4 +1,4 @@
-"""What this worker tells: events into its file, one line to people, a summary for other tools."""
+"""A worker's output: its event file, lines on stderr, and a summary for other tools."""
 
 import json
 import sys
@@ -24,7 +24,7 @@ Watcher: TypeAlias = Callable[[Record, RunState], None]
 
 
 class Journal:
-    """The event log of one worker, the state it adds up to, and whoever watches."""
+    """One worker's event log, the RunState that its events add up to, and the watchers of its events."""
 
     def __init__(
         self, log: EventLog, metrics_file: Path, watchers: list[Watcher], meter: UsageMeter | None = None
@@ -34,8 +34,8 @@ class Journal:
         self._watchers = watchers
         self._meter = meter or UsageMeter()
         self._has_told_full_disk = False
-        self._lock = threading.RLock()  # a thread that watches the training loop tells events too
-        self.state = replay(read_records(log.path))  # a resumed run goes on in the same file
+        self._lock = threading.RLock()  # threads that watch the training loop emit events too
+        self.state = replay(read_records(log.path))  # a resumed run continues the same file
 
     def emit(self, event: AnyEvent) -> None:
         with self._lock:
@@ -50,7 +50,7 @@ class Journal:
             self.emit(_as_event(usage))
 
     def say(self, text: str) -> None:
-        """Tell the person at this machine one line, and keep it."""
+        """Write a Notice event; watchers, or this class without watchers, print its line."""
         self.emit(Notice(text=text))
 
     def _tell_full_disk(self) -> None:
@@ -74,7 +74,7 @@ class Journal:
                 raise
 
     def end(self, reason: Ending, message: str, step: int) -> None:
-        """The last event, and the summary of all."""
+        """Write the last event and the summary."""
         self.emit(RunEnded(reason=reason, step=step, message=message))
         self._log.finish()
         self.save_summary()
@@ -84,10 +84,10 @@ class Journal:
 
 
 def _print_lines(event: AnyEvent) -> None:
-    """What a person should read even where nobody follows the events."""
+    """Print notices and changes of the group on stderr, for a run without watchers."""
     lines = group_lines(event) if isinstance(event, GroupChanged) else []
     for line in [event.text] if isinstance(event, Notice) else lines:
-        with suppress(OSError):  # a log on a disk that is full
+        with suppress(OSError):  # stderr may be a log file on a full disk
             sys.stderr.write(f"potluck: {printable(line)}\n")
 
 

@@ -1,4 +1,4 @@
-"""The gradients of a step that is not complete: kept where the script's own code cannot change them by mistake."""
+"""The gradients of an incomplete step, kept where the script's own code cannot change them by mistake."""
 
 from collections.abc import Callable, Iterable
 
@@ -7,13 +7,13 @@ from torch import Tensor
 
 
 class Gradients:
-    """Gradients between two backward passes.
+    """Holds gradients between two backward passes.
 
-    Between the micro-batches of a step their sum is set aside: `parameter.grad` is None then, so that clipping by
-    hand, which means the gradient of the whole batch, finds nothing to clip before that gradient is complete.
+    Between the micro-batches of a step, this class holds the sum of gradients, and `parameter.grad` is None. So a
+    script that clips gradients by hand finds nothing to clip before the gradient of the whole batch is complete.
 
-    What a parameter had before the step's first backward pass (the script did not clear it) is set aside too. It is
-    the same on all workers, so it must not be summed over them; it is added when the exchange is over.
+    A gradient from before the step's first backward pass (the script did not clear it) is held, too. That gradient is
+    the same on all workers, so it must not be summed over them: it is added after the all-reduce.
     """
 
     def __init__(self, parameters: Callable[[], Iterable[Tensor]]) -> None:
@@ -24,29 +24,29 @@ class Gradients:
         self._before_step: list[tuple[Tensor, Tensor]] = []
 
     def begin_sum(self, *, begins_step: bool) -> None:
-        """The backward pass that follows is the first of those that are summed and exchanged together."""
+        """Call before the first of the backward passes that are summed and exchanged together."""
         self._partial = []
         self._earlier = [(p, g.detach().clone()) for p, g in self._take()]
         if begins_step:
             self._before_step = self._earlier
 
     def continue_sum(self) -> None:
-        """The backward pass that follows adds to what was set aside."""
+        """Call before a backward pass that adds to the sum held by `set_aside`."""
         for parameter, gradient in self._partial:
             parameter.grad = gradient
         self._partial = []
 
     def set_aside(self) -> None:
-        """The sum is not complete: it waits for the next micro-batch."""
+        """Hold the incomplete sum until the next micro-batch."""
         self._partial = self._take()
 
     def complete(self) -> None:
-        """The exchange is over: add what was there before."""
+        """Call after the all-reduce: add the gradients from before the sum."""
         for parameter, gradient in self._earlier:
             parameter.grad = gradient.clone() if parameter.grad is None else parameter.grad.add_(gradient)
 
     def restore(self) -> None:
-        """The step is tried again: the gradients are what they were before it."""
+        """Call before a retry: restore the gradients from before the step."""
         self._take()
         for parameter, gradient in self._before_step:
             parameter.grad = gradient
@@ -58,7 +58,7 @@ class Gradients:
 
     @property
     def _parameters(self) -> list[Tensor]:
-        # Walking through the modules takes longer than all else here, and the models stay as they were prepared.
+        # Cached: walking through the modules takes longest here, and the prepared models do not change.
         self._found = self._found or list(self._find_parameters())
         return self._found
 
@@ -76,7 +76,7 @@ def weigh(parameters: Iterable[Tensor], divisor: float) -> None:
 
 
 def as_mean(loss: Tensor, count: float | Tensor | None) -> tuple[Tensor, float | Tensor | None]:
-    """A loss with one value a sample (or token) as its mean, and how many values that is a mean over."""
+    """A loss with one value per sample (or token) as its mean and the number of values; a mean loss stays as it is."""
     if loss.dim() == 0 or (loss.numel() == 1 and count is None):
         return loss.reshape(()), count
     return (loss.mean(), loss.numel()) if count is None else (loss.sum() / count, count)

@@ -1,4 +1,4 @@
-"""A stop that somebody asked for: after the open step, or without that step if it cannot be ended in time."""
+"""An orderly stop on request: after the open step, or without that step if it does not end in time."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -13,7 +13,7 @@ from potluck.engine.steps.training_position import TrainingPosition
 
 
 class OrderlyStop:
-    """Ends training with the state saved; `undo` takes back what optimizers changed in a step that is given up."""
+    """Saves the state and ends training; `undo` reverts what optimizers changed in a step that is abandoned."""
 
     def __init__(self, parts: RunParts, position: TrainingPosition, saving: Saving, undo: Callable[[], None]) -> None:
         self.request = StopRequest()
@@ -26,19 +26,19 @@ class OrderlyStop:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """While training runs, Ctrl-C and SIGTERM ask for a stop; a worker that waits for others has a deadline."""
+        """Inside, Ctrl-C and SIGTERM request a stop; if steps wait for other workers, the stop has a deadline."""
         with self.request.listening(), self.deadline.watching() if self._parts.group.waits else nullcontext():
             yield
 
     def stop_here(self) -> NoReturn:
-        """Between two steps."""
+        """Save and stop, between two steps."""
         self._saving.save_before_stop()
         self.was_stopped = True
         self._parts.journal.say(f"{self._stopped_after()}{self._saving.tell_where()}")
         raise Stopped(self.request.exit_code)
 
     def _end_without_step(self, signal_number: int) -> None:
-        """The open step cannot be ended in time: save the state of the last committed one, and end the process."""
+        """Abandon the open step: save the state of the last committed step, and end the process."""
         self._undo()
         self._saving.wait()
         self._saving.save_before_end()
@@ -49,6 +49,6 @@ class OrderlyStop:
         os._exit(128 + signal_number)
 
     def _stopped_after(self) -> str:
-        """With the machine's name for those who read what several machines say."""
+        """The start of the notice, with this machine's name if several machines may print one."""
         who = f"{self._parts.journal.state.machine} " if self._parts.group.waits else ""
         return f"{who}stopped after step {self._position.step} of {self._position.last_step}"

@@ -1,4 +1,4 @@
-"""What one worker's run is made of; `engine/start.py` puts the parts together once."""
+"""The parts of one worker's run; `engine/start.py` puts them together."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from potluck.measuring.step_timer import StepTimer
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunParts:
-    """Shared by the loader, the steps and the run itself."""
+    """The objects that the loader, the steps and the Run share."""
 
     folder: RunFolder
     machine: str
@@ -29,6 +29,6 @@ class RunParts:
     timer: StepTimer
     writer: CheckpointWriter
     restored: dict[str, Any] | None
-    """The state of the checkpoint that the run goes on from, if it does."""
+    """The state of the checkpoint that the run resumes from, if any."""
     record_settings: Callable[[], None]
-    """Writes run.yaml: called when training is sure to begin."""
+    """Writes run.yaml; called when training begins."""

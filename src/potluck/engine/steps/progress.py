@@ -1,4 +1,4 @@
-"""How a run moves: from step to committed step, from epoch to epoch, with checkpoints and orderly stops between."""
+"""The progress of a run through steps and epochs, with checkpoints and orderly stops between steps."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -21,9 +21,9 @@ from potluck.engine.steps.training_position import TrainingPosition
 
 
 class Progress:
-    """The committed step, the open step, and what happens at their borders.
+    """The committed step, the open step, and what happens between steps.
 
-    A checkpoint is taken where the loader asks for the next step, not in `optimizer.step()`: by then the script has
+    A checkpoint is saved when the loader asks for the next step, not in `optimizer.step()`: by then the script has
     also moved its learning-rate schedule.
     """
 
@@ -48,7 +48,7 @@ class Progress:
     # Steps
 
     def current_step(self, caller: str) -> Step:
-        """The step whose batches the script has in hand."""
+        """The open step; raises UsageError outside the loader's loop."""
         if self.open_step is None:
             raise UsageError(
                 f"{caller} was called outside the loader's loop",
@@ -57,7 +57,7 @@ class Progress:
         return self.open_step
 
     def begin_epoch(self) -> None:
-        """The loader starts: the time before it belongs to no step."""
+        """Called when the loader's loop starts: the time before counts for no step."""
         if not self.position.has_begun:
             raise UsageError(
                 "the loader is iterated outside run.epochs: nothing would be saved",
@@ -68,12 +68,12 @@ class Progress:
         self.stopping.deadline.allow()
 
     def begin_step(self, step: Step) -> None:
-        """The micro-batches that follow belong to this step."""
+        """Open a step: the following micro-batches belong to it."""
         self.open_step = step
         self.has_left_loop = False
 
     def apply(self, optimizer: Optimizer) -> None:
-        """The script calls optimizer.step()."""
+        """Handle the script's optimizer.step()."""
         step = self.current_step("optimizer.step")
         was_decided = step.is_decided
         self._applying.apply(step, optimizer)
@@ -81,13 +81,13 @@ class Progress:
             self._note_verdict(step)
 
     def settle_step(self) -> None:
-        """The script is done with the batch, or wants to know what came of it."""
+        """Hold the commit vote if it is still due: the script is done with the batch, or needs the outcome."""
         if self.open_step is not None and not self.open_step.is_decided:
             self._applying.settle(self.open_step)
             self._note_verdict(self.open_step)
 
     def settled(self) -> int:
-        """The committed step, with the open one if the script has left the loop: nothing more is to come then."""
+        """The number of committed steps; if the script has left the loop, after the open step's commit vote."""
         if self.has_left_loop:
             self.settle_step()
         return self.position.step
@@ -100,18 +100,18 @@ class Progress:
             self._was_spoiled = True
 
     def note_total(self, step: Step, total: Total) -> None:
-        """What all workers brought to the step. If others have left the epoch early, this worker follows them."""
+        """Record the sums over all workers; if others have left the epoch early, this worker leaves it too."""
         step.note_total(total)
         if total.left_out > self.position.order.left_out:
             self.must_leave_epoch = True
 
     def end_step(self) -> None:
-        """The loader asks for the next step: the place to save or to stop."""
+        """Called when the loader asks for the next step: save or stop, if that is due."""
         self.open_step = None
         self.saving.look()
         step = self.position.step
         if self.position.begins_epoch or step == self.position.last_step:
-            return  # the loop's body still has to evaluate
+            return  # the epoch loop's body may still evaluate; `epochs` saves or stops after that
         if self.stopping.request:
             self.stopping.stop_here()
         is_due = self._checkpoint_every and step % self._checkpoint_every == 0
@@ -120,7 +120,7 @@ class Progress:
         self.stopping.deadline.allow()
 
     def _end_open_step(self) -> None:
-        """The script has left the loop. A step left in the middle is forgotten: its gradient belongs to no other."""
+        """End the open step after the script has left the loop; drop the gradients of an undecided step."""
         self.settle_step()
         if self.open_step is not None and not self.open_step.is_decided:
             self.gradients.restore()
@@ -129,14 +129,14 @@ class Progress:
     # Epochs
 
     def use(self, order: DataOrder) -> None:
-        """A loader was made."""
+        """Take over the data order of a new loader."""
         is_first = not self.position.has_order
         self.position.use(order)
         if is_first and self.position.has_begun:
             self._begin_training()
 
     def epochs(self, num_epochs: int, max_steps: int | None) -> Iterator[int]:
-        """Epoch numbers until the last step, with a checkpoint after each and at the end."""
+        """Epoch numbers until the last step, with a checkpoint after each epoch and at the end."""
         position = self.position
         position.begin(num_epochs, max_steps)
         if position.has_order:
@@ -152,12 +152,12 @@ class Progress:
         self.is_finished = True
 
     def _begin_training(self) -> None:
-        plain(self.capture())  # what a checkpoint cannot hold is told now, not after the first epoch
+        plain(self.capture())  # raises now, not after the first epoch, if a checkpoint cannot hold the state
         self._balance.last_step = self.position.last_step
         self._events.training_began()
 
     def _finish_epoch(self, before: int) -> None:
-        """The loop's body is through."""
+        """Called after the epoch loop's body: end the epoch, and save a checkpoint."""
         position = self.position
         if position.step == before and not self._was_spoiled:
             raise UsageError(
@@ -173,7 +173,7 @@ class Progress:
             self.saving.save()
 
     def _leave_epoch(self) -> int:
-        """If the script has left the loader's loop early, it wants no more of this epoch."""
+        """If the script has left the loader's loop early, skip the rest of the epoch; return the number of batches."""
         self.must_leave_epoch = False
         position = self.position
         if position.begins_epoch or position.step >= position.last_step:
@@ -186,20 +186,20 @@ class Progress:
     # State
 
     def save_what_is_new(self) -> None:
-        """Save, at once, if the script ends training with steps that no checkpoint has."""
+        """Save, and wait, if the script ends training with steps that no checkpoint has."""
         if self.position.has_begun and self.position.has_order:
             self._end_open_step()
             self.saving.save_at_the_end()
 
     def capture(self) -> dict[str, Any]:
-        """Everything that a resumed or healed worker must get back."""
+        """All state that a resumed or healed worker needs."""
         return self.training.capture(self.position.step, self.position.order, self.position.so_far)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from another worker's state."""
+        """Replace this worker's state by another worker's."""
         check_same_data(state, self.position.order)
         with self.stopping.deadline.changing_state():
-            self._applying.provisional.keep()  # there is no way back to what this state replaces
+            self._applying.provisional.keep()  # backups of the replaced state must not be restored over the new one
             self.training.restore(state)
             self.position.restore(state)
             self.must_leave_epoch = False

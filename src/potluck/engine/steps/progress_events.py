@@ -1,4 +1,4 @@
-"""What a worker writes down of its training: where it began, committed steps, ended epochs, a loss that diverged."""
+"""The events of a worker's training: its start, committed steps, ended epochs, a diverged loss."""
 
 from potluck.engine.checkpoints.state import EpochSoFar
 from potluck.engine.steps.divergence import LossWatch, advice
@@ -9,7 +9,7 @@ from potluck.events import types as events
 
 
 class ProgressEvents:
-    """Turns what Progress goes through into events, and adds up the epoch."""
+    """Writes the events of a run's Progress, and sums up the epoch."""
 
     def __init__(self, parts: RunParts, position: TrainingPosition) -> None:
         self._parts = parts
@@ -18,7 +18,7 @@ class ProgressEvents:
         self._has_told_leaving = False
 
     def training_began(self) -> None:
-        """Both run.epochs and run.loader were called."""
+        """Write TrainingBegan, once both run.epochs and run.loader were called."""
         position, order = self._position, self._position.order
         assert position.num_epochs is not None
         self._parts.journal.emit(
@@ -35,7 +35,7 @@ class ProgressEvents:
             self._parts.journal.say(f"nothing is left to train: {position.step} of {position.last_step} steps are done")
 
     def step_committed(self, step: Step) -> None:
-        """The step counts, with what all workers brought to it."""
+        """Write StepCommitted, with the loss over all workers and this worker's timing."""
         parts, position = self._parts, self._position
         timing = parts.timer.commit()
         parts.balance.timed(step.samples, step.num_micro_batches, timing, parts.timer.cpu_s)
@@ -66,7 +66,7 @@ class ProgressEvents:
             self._parts.journal.say(advice(diverged))
 
     def epoch_left(self, epoch: int, left_out: int) -> None:
-        """The script left the loader's loop early: told once, by one worker."""
+        """Write a notice, once and on one worker, that the script left the loader's loop early."""
         if not self._parts.group.writes or self._has_told_leaving:
             return
         self._has_told_leaving = True
@@ -77,11 +77,11 @@ class ProgressEvents:
         )
 
     def epoch_ended(self, left_out: int) -> None:
-        """The committed step was the epoch's last."""
+        """Write EpochEnded and the summary, after the epoch's last step is committed."""
         position = self._position
         so_far, position.so_far = position.so_far, EpochSoFar()
         if self._parts.group.is_benched:
-            return  # those who trained the epoch tell of it
+            return  # the workers that trained the epoch write its event
         self._parts.journal.emit(
             events.EpochEnded(
                 epoch=position.order.epoch_of(position.step - 1),

@@ -1,8 +1,8 @@
-"""Changes that a step makes before it is known whether the step counts, and the way back.
+"""Changes that a step makes before its commit vote, and how they are undone.
 
 With several optimizers a later backward pass of a step needs what an earlier optimizer has changed: the generator's
-loss is computed with the discriminator's new parameters. So optimizers step at once, the workers vote when the script
-is done with the batch, and if the step does not count everything is as it was before.
+loss is computed with the discriminator's new parameters. So optimizers step at once, and the workers hold the commit
+vote when the script is done with the batch. If the step is not committed, the state from before it is restored.
 """
 
 from typing import Any
@@ -14,7 +14,7 @@ from potluck.engine.checkpoints.state import TrainingState, parameters_of
 
 
 class Provisional:
-    """What the open step's optimizers have changed."""
+    """Backups of what the open step's optimizers have changed."""
 
     def __init__(self, training: TrainingState) -> None:
         self._training = training
@@ -24,7 +24,7 @@ class Provisional:
         self._settings: list[dict[str, Any]] = []
 
     def before(self, index: int) -> None:
-        """This optimizer is about to step: remember what it changes, unless it has stepped already."""
+        """Back up what the optimizer is about to change, unless it has already stepped in this step."""
         if not self._optimizers:
             self._schedulers = [_copied(scheduler.state_dict()) for scheduler in self._training.schedulers]
             self._settings = [_settings(group) for group in self._groups()]  # a schedule may change any learning rate
@@ -35,11 +35,11 @@ class Provisional:
         self._parameters += [(parameter, parameter.detach().clone()) for parameter in parameters_of(optimizer)]
 
     def keep(self) -> None:
-        """The step counts."""
+        """Drop the backups: the step is committed."""
         self._parameters, self._optimizers, self._schedulers, self._settings = [], {}, [], []
 
     def undo(self) -> None:
-        """The step does not count."""
+        """Restore the backups: the step is not committed."""
         with torch.no_grad():
             for parameter, value in self._parameters:
                 parameter.copy_(value)

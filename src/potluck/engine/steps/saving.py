@@ -1,4 +1,4 @@
-"""The checkpoints of a run as training goes: which state is saved under which name, and what is told of it."""
+"""Saves the checkpoints of a run: which state under which name, and the events about them."""
 
 import math
 import time
@@ -15,12 +15,12 @@ from potluck.events import types as events
 
 _SAVE_AGAIN_S = 20.0
 _LAST_SAVE_S = 30.0
-_STOP_SAVE_S = 4.0  # whoever asks for a stop does not wait long
+_STOP_SAVE_S = 4.0  # a person who asks for a stop does not wait long
 _LOOK_S = 0.5
 
 
 class Saving:
-    """Saves the state between two steps, if this is the worker that writes."""
+    """Saves the state between two steps, if this worker is the one that writes checkpoints."""
 
     def __init__(self, parts: RunParts, position: TrainingPosition, capture: Callable[[], dict[str, Any]]) -> None:
         self._folder = parts.folder
@@ -34,11 +34,11 @@ class Saving:
 
     @property
     def is_to_be_tried_again(self) -> bool:
-        """The disk was full a while ago."""
+        """Whether a checkpoint failed because of a full disk, and it is time to try again."""
         return time.monotonic() > self._save_again_at
 
     def save(self) -> None:
-        """Begin to save in the background."""
+        """Start to save in the background."""
         if self._group.writes and not self._is_spoiled():
             self.wait()
             self._save_again_at = math.inf
@@ -46,18 +46,18 @@ class Saving:
         self._saved_step = self._position.step
 
     def save_at_the_end(self) -> None:
-        """The script ends training: save what no checkpoint has, and wait until it is done."""
+        """Called when the script ends training: save the steps that no checkpoint has, and wait for the file."""
         self._save_now(_LAST_SAVE_S)
 
     def save_before_stop(self) -> None:
-        """Save unless this step is saved already, and wait until the file is there."""
+        """Save the last step unless it is saved already, and wait until the file is there."""
         if self._saved_step != self._position.step:
             self.save()
         self.wait()
         self._save_now(_STOP_SAVE_S)
 
     def save_before_end(self) -> None:
-        """Save, once, while a step is open that will not count."""
+        """Save the last committed state while an abandoned step is open."""
         if self._has_news():
             state = self._group.between_steps(self._capture())
             self._note(self._writer.save_now(self._name(), self._position.step, state))
@@ -67,7 +67,7 @@ class Saving:
         return self._position.step > self._saved_step and self._group.writes and not self._is_spoiled()
 
     def _save_now(self, patience_s: float) -> None:
-        """A full disk is waited for as long as that."""
+        """Save what no checkpoint has, on this thread; wait up to `patience_s` for space on a full disk."""
         if not self._has_news():
             return
         step = self._position.step
@@ -84,7 +84,7 @@ class Saving:
                 return
 
     def tell_where(self) -> str:
-        """Where the committed state is, in words that end a sentence; empty if another worker is the one that saves."""
+        """The end of a sentence that says where the state is saved; empty if another worker writes the checkpoints."""
         if not self._group.writes:
             return ""
         if self._is_spoiled():
@@ -94,20 +94,20 @@ class Saving:
         return f"; saved {self._folder.checkpoints_dir / self._name()}"
 
     def _is_spoiled(self) -> bool:
-        """Parameters that are not numbers are not worth keeping: the newest checkpoint stays one to go on from."""
+        """Whether the loss is not finite: then nothing is saved, so that the newest checkpoint stays usable."""
         state = self._journal.state
         return bool(state.diverged_since) and state.loss is None
 
     def look(self) -> None:
-        """Tell of a checkpoint that has reached the disk since the last look."""
+        """Write the event of a checkpoint that has reached the disk since the last call, if any."""
         self._take_note(self._writer.poll)
 
     def wait(self) -> None:
-        """Wait for the checkpoint that is being written, and tell of it."""
+        """Wait for the checkpoint that is being written, and write its event."""
         self._take_note(self._writer.wait)
 
     def _take_note(self, look: Callable[[], Saved | None]) -> None:
-        """Tell of a checkpoint that has reached the disk, or that a full disk did not take: the next try is soon."""
+        """Write the event of a saved checkpoint; if the disk was full, write a notice and schedule the next try."""
         try:
             self._note(look())
         except CheckpointError as error:

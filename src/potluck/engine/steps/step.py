@@ -1,4 +1,4 @@
-"""One global batch on its way to a commit."""
+"""One attempt at a step on this worker: from its first micro-batch to its outcome."""
 
 from dataclasses import dataclass, field
 from enum import Enum
@@ -10,24 +10,24 @@ from potluck.engine.group.protocol import Total
 
 
 class StepOutcome(Enum):
-    """What became of a step."""
+    """The outcome of an attempt at a step."""
 
     OPEN = "open"
     COMMITTED = "committed"
     SKIPPED = "skipped"  # committed, but fp16 gradients overflowed and no parameter changed
-    SPOILED = "spoiled"  # a worker was lost: the same global batch is tried again
+    SPOILED = "spoiled"  # not committed, mostly because a worker was lost: the same global batch is retried
 
 
 @dataclass(slots=True)
 class Step:
-    """This worker's micro-batches of one step, checked against what the training loop does with them."""
+    """This worker's micro-batches of one step; checks that the script uses each of them correctly."""
 
     number: int
     epoch: int
     global_batch: int
     num_micro_batches: int
     is_several: bool = False
-    """Several optimizers: each may have backward passes of its own for the same batch."""
+    """Whether there are several optimizers: each may have its own backward passes for the same batch."""
     verdict: StepOutcome = StepOutcome.OPEN
     samples: int = 0
     weight: float = 0.0
@@ -39,14 +39,14 @@ class Step:
     _applied: dict[int, int] = field(default_factory=dict)  # by optimizer: after how many backward passes it stepped
 
     def hand_out(self, num_samples: int) -> None:
-        """The loop gets the next micro-batch."""
+        """The loader gives the next micro-batch to the script."""
         self._check_backward()
         self._handed_out += 1
         self._in_hand = num_samples
         self.samples += num_samples
 
     def finish(self) -> None:
-        """The loop asks for more: everything must have been used."""
+        """Check, when the script asks for the next step's batch, that it has used this step's."""
         self._check_backward()
         if not self.is_decided:
             raise UsageError(
@@ -57,7 +57,7 @@ class Step:
             )
 
     def add(self, loss: Tensor, count: float | Tensor | None) -> float:
-        """Note the loss of the micro-batch in hand; return the weight that its gradient has in the sum.
+        """Add the loss of the current micro-batch; return the weight of its gradient in the sum.
 
         Weights are in units of the global batch, which every worker knows beforehand: a plain sum over samples would
         be hundreds of times larger and overflow in fp16.
@@ -65,10 +65,10 @@ class Step:
         if self._backwards >= self._handed_out:
             self._begin_another_pass()
         self._backwards += 1
-        # A worker without samples runs one for the exchange's sake; it weighs nothing.
+        # A worker without samples computes one, only to take part in the all-reduce: its weight is 0.
         weight = 0.0 if self._in_hand == 0 else float(self._in_hand if count is None else count)
         self.weight += weight
-        if weight:  # a mean over nothing is not a number
+        if weight:  # a mean over nothing is NaN
             weighted = loss.detach() * weight
             self._losses = weighted if self._losses is None else self._losses + weighted
         return weight / self.global_batch
@@ -89,12 +89,12 @@ class Step:
         self.weight, self._losses = 0.0, None
 
     def note_total(self, total: Total) -> None:
-        """What all workers brought to a backward pass; the loss of a step is the sum over its passes."""
+        """Record the sums of one backward pass over all workers; the loss of a step is the sum over its passes."""
         before = self.total.loss_sum / self.total.weight if self.total.weight else 0.0
         self.total = total._replace(loss_sum=total.loss_sum + before * total.weight)
 
     def apply(self, optimizer: int) -> None:
-        """One of several optimizers steps."""
+        """Record that one of several optimizers steps; raises UsageError if it must not step now."""
         if self.is_decided:
             raise UsageError(
                 "optimizer.step was called after the step was counted",
@@ -105,7 +105,7 @@ class Step:
         self._applied[optimizer] = self._backwards
 
     def move(self, number: int, epoch: int, global_batch: int) -> None:
-        """The group is at another step: what this worker has computed does not count in it."""
+        """Change to the step that the group is at; what this worker has computed does not count in that step."""
         self.number, self.epoch, self.global_batch = number, epoch, global_batch
         self.samples = 0
 
@@ -139,7 +139,7 @@ class Step:
 
     @property
     def is_fresh(self) -> bool:
-        """No gradient has been added yet."""
+        """Whether no backward pass has begun yet."""
         return self._backwards == 0
 
     @property
@@ -163,7 +163,7 @@ class Step:
 
 
 def without_gradient() -> UsageError:
-    """An optimizer steps, and there is nothing new to apply."""
+    """The error for an optimizer.step() without a new gradient."""
     return UsageError(
         "optimizer.step was called without a new gradient",
         fix="call run.backward(loss), then optimizer.step(), once for every batch from the loader",

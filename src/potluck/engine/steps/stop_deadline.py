@@ -1,4 +1,4 @@
-"""A worker that is asked to stop and cannot end its step in time ends without that step.
+"""A worker that is asked to stop and does not end its step in time abandons that step.
 
 A step may wait for another machine that does not answer, or simply take long. The state of the last committed step is
 complete at any moment between the beginning of a step and its commit, so that state is saved and the process ends.
@@ -18,10 +18,10 @@ _LOOK_S = 0.1
 
 
 class StopDeadline:
-    """Calls `end` with the signal's number when a stop was asked for that long ago and the step is still open.
+    """Calls `end` with the signal's number if the step is still open `limit_s` after a stop signal.
 
-    `end` is called in a thread of its own and must end the process. The main thread may be inside a wait that runs no
-    Python signal handler, so this thread hears of signals through the wakeup file descriptor.
+    `end` runs on a thread of its own and must end the process. The main thread may be blocked where no Python signal
+    handler runs, so the deadline's thread reads signals from the wakeup file descriptor.
     """
 
     def __init__(self, end: Callable[[int], None], limit_s: float = _LIMIT_S) -> None:
@@ -32,23 +32,23 @@ class StopDeadline:
         self._is_over = threading.Event()
 
     def allow(self) -> None:
-        """From now on the open step may be given up: parameters, optimizer and schedule are those of the last one."""
+        """Allow to abandon the open step: parameters, optimizer and schedule are those of the last committed one."""
         self._may_abandon = True
 
     def forbid(self) -> None:
-        """The step is committed and about to change the parameters; waits while the process is being ended."""
+        """Forbid to abandon the step: it is committed and will change the parameters. Blocks while `end` runs."""
         with self._lock:
             self._may_abandon = False
 
     @contextmanager
     def changing_state(self) -> Iterator[None]:
-        """While another worker's state replaces this one's."""
+        """Inside, the training state changes, and `end` does not run."""
         with self._lock:
             yield
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Only the main thread may; a script that has a wakeup file descriptor of its own keeps it."""
+        """Inside, watch for stop signals; only on the main thread, and unless the script has a wakeup descriptor."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -82,6 +82,6 @@ class StopDeadline:
                 continue
             with self._lock:
                 if self._may_abandon and not self._is_over.is_set():
-                    with suppress(Exception):  # whatever could not be saved, the process ends
+                    with suppress(Exception):  # the process ends even if the state cannot be saved
                         self._end(number)
                     os._exit(128 + number)

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first asks for an orderly stop after the step, the second ends at once."""
+"""Ctrl-C and SIGTERM: the first signal requests an orderly stop after the step, the second ends the process at once."""
 
 import signal
 import threading
@@ -10,11 +10,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Stopped(SystemExit):
-    """Training was asked to stop; the state is saved. The process ends with the usual code for the signal."""
+    """Training has stopped on request; the state is saved. The process exits with 128 + the signal's number."""
 
 
 class StopRequest:
-    """Whether somebody asked for a stop."""
+    """Whether a signal or the script has requested a stop."""
 
     def __init__(self) -> None:
         self.signal_number = 0
@@ -31,7 +31,7 @@ class StopRequest:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Turn signals into a request. Only the main thread may; handlers that the script set itself stay."""
+        """Inside, signals become a stop request; only on the main thread, and the script's own handlers stay."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return

@@ -1,4 +1,4 @@
-"""Where training stands: the committed step, its epoch, and the step after which training is over."""
+"""The training position: the committed step, its epoch, and the step after which training ends."""
 
 import sys
 from typing import Any
@@ -32,7 +32,7 @@ class TrainingPosition:
         return self._order is not None
 
     def use(self, order: DataOrder) -> None:
-        """A loader was made: its order must be that of the loader before, or of the checkpoint."""
+        """Take over a new loader's order: it continues that of the previous loader, or must fit the checkpoint."""
         if self._order is not None:
             order.left_out = self._order.left_out
         elif self._restored is not None:
@@ -41,7 +41,7 @@ class TrainingPosition:
         self._order = order
 
     def begin(self, num_epochs: int, max_steps: int | None) -> None:
-        """The script calls run.epochs."""
+        """Set the length of training, when the script calls run.epochs."""
         if num_epochs < 1 or (max_steps is not None and max_steps < 1):
             raise UsageError("there is nothing to train", fix="give run.epochs at least 1 epoch and max_steps of 1")
         self.num_epochs, self._max_steps = num_epochs, max_steps
@@ -53,14 +53,14 @@ class TrainingPosition:
 
     @property
     def epoch(self) -> int:
-        """The epoch that the committed step is in; known before the loader is, for scripts that make it late."""
+        """The current epoch; for a resumed run it is known before the script makes its loader."""
         if self._order is not None:
             return self._order.epoch_of(self.step)
         return 0 if self._restored is None else epoch_of_state(self._restored)
 
     @property
     def last_step(self) -> int:
-        """The committed step after which training is over, as far as is known."""
+        """The number of committed steps after which training ends; sys.maxsize until that is known."""
         if self.num_epochs is None or self._order is None:
             return sys.maxsize
         of_all_epochs = self.num_epochs * self._order.steps_per_epoch - self._order.left_out
@@ -68,11 +68,11 @@ class TrainingPosition:
 
     @property
     def begins_epoch(self) -> bool:
-        """Whether the committed step was the last of its epoch, so that the next one begins another."""
+        """Whether the next step begins an epoch."""
         return self.order.begins_epoch(self.step)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from another worker's state."""
+        """Take over the position of another worker's state."""
         self.step = int(state["step"])
         self.order.left_out = int(state["left_out"])
         self.so_far = EpochSoFar(**state["epoch_so_far"])
