@@ -1,1 +1,1 @@
-"""The workers that train together, from one worker's side: who is in, gradients summed, one verdict a step."""
+"""The group of workers that train together, from one worker's side: membership, all-reduce, commit votes."""

@@ -1,4 +1,4 @@
-"""The bench: a machine that would slow the run stays beside it, follows its state, and measures itself now and then."""
+"""The bench: a machine that would slow the run copies the run's state, and measures itself now and then."""
 
 import threading
 import time
@@ -11,18 +11,18 @@ from potluck.core.errors import GroupError
 from potluck.engine.group.state_transfer import FINAL, NEWEST, BusyError
 
 _PROBE_EVERY_S = 10.0
-_FIRST_PROBE_S = 3.0  # the choice of machines rests on few steps: it is checked soon
+_FIRST_PROBE_S = 3.0  # the bench decision rests on few steps: it is checked soon
 _LOOK_EVERY_S = 0.2
-_SILENT_S = 2.0  # without any answer, for so long: the others are gone
+_SILENT_S = 2.0  # no peer has answered for so long: the others are gone
 _COPY_EVERY_S = 1.0
-_COPY_PART = 0.02  # of the time at most goes into copies: the worker that trains has to make them
-_LEAST_PACE_S = 2.0  # between two states that tell how fast the others are
+_COPY_PART = 0.02  # the largest part of the time for copies: they slow the worker that trains
+_LEAST_PACE_S = 2.0  # between two copies from which the others' step time is computed
 
 
 class Bench:
-    """Where a worker waits for its turn to practise: one step of its own, whose result nobody uses.
+    """Copies the state of the workers that train, and waits until this worker's next probe step is due.
 
-    `is_heir`: one machine trains alone, and this one goes on if that machine is lost. So it copies the state often.
+    `is_heir`: one machine trains alone, and this worker takes over if that machine is lost, so it copies often.
     """
 
     def __init__(
@@ -34,11 +34,11 @@ class Bench:
         is_heir: bool = False,
     ) -> None:
         self.num_samples = num_samples
-        """How many a practice step has: as many as the worker took last."""
+        """The samples of a probe step: as many as the worker's last share."""
         self.newest: dict[str, Any] | None = None
-        """The newest state of the others that is here."""
+        """The newest copy of the others' state."""
         self.copy_s = 0.0
-        """What the last copy of their state took."""
+        """Seconds that the last copy took."""
         self._peers = peers
         self._fetch = fetch
         self._is_heir = is_heir
@@ -53,7 +53,7 @@ class Bench:
 
     @property
     def is_deserted(self) -> bool:
-        """The others are gone before the end: there is nobody left to be slowed down."""
+        """Whether the others are gone before the end of training."""
         is_silent = self._silent_since is not None and time.monotonic() - self._silent_since > _SILENT_S
         return (is_silent or not self._following.is_alive()) and self._final is None
 
@@ -62,15 +62,15 @@ class Bench:
         return self.is_deserted or self._final is not None
 
     def is_over(self, last_step: int | None) -> bool:
-        """Training has ended, and its last state is here."""
+        """Whether training has ended, and its final state is here."""
         return self._final is not None and (last_step is None or int(self._final["step"]) >= last_step)
 
     def is_left_to_me(self, last_step: int | None) -> bool:
-        """The others are gone, or the last of them stops before the end and has handed its state over."""
+        """Whether this worker must take over: the others are gone, or the last one stopped early and sent its state."""
         return self.is_deserted or (self._final is not None and not self.is_over(last_step))
 
     def wait(self, is_stopping: Callable[[], bool]) -> None:
-        """Until it is time to practise again, or to stop, or all is over; then the newest state is here."""
+        """Wait until a probe step is due or the others have ended, then copy their newest state. A stop ends both."""
         until = time.monotonic() + min(self._next_probe_s, _PROBE_EVERY_S)
         self._next_probe_s = _PROBE_EVERY_S
         while time.monotonic() < until and not (self._has_ended or is_stopping()):
@@ -81,7 +81,7 @@ class Bench:
             time.sleep(_LOOK_EVERY_S)
 
     def copy(self) -> bool:
-        """Fetch the others' state; False if none of them gives it now."""
+        """Fetch the others' state; False if no peer gives it now."""
         if self._final is not None:
             self.newest = self._final
             return True
@@ -90,7 +90,7 @@ class Bench:
             try:
                 self.newest = self._fetch(peer, NEWEST)
             except BusyError:
-                self._silent_since = None  # it is there, between two steps
+                self._silent_since = None  # the peer is alive, but its state is changing
                 return False
             except (OSError, GroupError):
                 continue
@@ -104,7 +104,7 @@ class Bench:
 
     @property
     def step_s(self) -> float | None:
-        """What a step takes the others: the fastest stretch of the last few, so that an evaluation does not count."""
+        """Seconds of the others' steps: the fastest of the last intervals, so that an evaluation does not count."""
         stretches = [
             (later_at - at) / (later - step) for (at, step), (later_at, later) in pairwise(self._seen) if later > step
         ]
@@ -116,16 +116,16 @@ class Bench:
             del self._seen[:-4]
 
     def _follow(self) -> None:
-        """Wait with one peer after the other for the end of training."""
+        """Wait for the final state, from the first peer that gives it."""
         for peer in self._peers:
             with suppress(OSError, GroupError):
                 self._final = self._fetch(peer, FINAL)
                 return
 
     def begin(self) -> None:
-        """The practice step begins."""
+        """Start timing the probe step."""
         self._began_at = time.monotonic()
 
     def seconds(self) -> float:
-        """Since it began."""
+        """Seconds since the probe step began."""
         return time.monotonic() - self._began_at

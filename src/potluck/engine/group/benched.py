@@ -1,4 +1,4 @@
-"""A worker beside the run: it follows the others' state, and now and then tries a step of its own that never counts."""
+"""A worker on the bench: it copies the others' state, and now and then times a probe step that never counts."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from potluck.planning.replanning.returning import FasterWith
 
 
 class BenchedGroup(SoloGroup):
-    """Out of the ring since a step is shorter without this machine; `back` takes over when it takes part again."""
+    """A worker on a benched machine, because steps are shorter without it; `back` is the GroupState to return to."""
 
     writes = False
     is_benched = True
@@ -30,7 +30,7 @@ class BenchedGroup(SoloGroup):
         connection.membership.leave()
 
     def catch_up(self, step: int) -> int:
-        """Wait for the next probe step, with the others' newest state; nobody else may be left to train then."""
+        """Wait for the next probe step and take the others' newest state; take part again if no other is left."""
         connection, bench = self._connection, self._bench
         bench.wait(connection.is_stopping)
         state = None if connection.is_stopping() else bench.newest
@@ -50,7 +50,7 @@ class BenchedGroup(SoloGroup):
         return self._part
 
     def expect(self, step: int, batch: int) -> Slice:  # noqa: ARG002
-        """What a probe step needs is read when it begins."""
+        """An empty share: the samples of a probe step are read when it begins."""
         return Slice(step, 0, 0)
 
     def exchange_in(self, *, this_pass: bool) -> None:
@@ -60,7 +60,7 @@ class BenchedGroup(SoloGroup):
         return super().announce(weight or 1.0, loss_sum, scale, is_last=is_last, left_out=left_out)
 
     def commit(self) -> bool:
-        """Whatever the probe step computed is forgotten; what it cost may bring the machine back."""
+        """Discard what the probe step computed; its time may bring the machine back."""
         connection, bench, part = self._connection, self._bench, self._part
         connection.model.exchange.settle(committed=False)
         if bench.is_over(connection.balance.last_step) or connection.is_stopping():
@@ -78,14 +78,14 @@ class BenchedGroup(SoloGroup):
         self._connection.balance.keep()
 
     def _stand_up(self, step: int, gain: FasterWith | None) -> None:
-        """Back to the others, with the state that is here: whoever is ahead gives the others its own."""
+        """Take part again, with this worker's state: in the new group, members that are behind are healed."""
         self._connection.balance.returned(step, gain)
         self._connection.enlist()
         self._is_over = True
 
 
 def sit_down(connection: Connection, roster: Roster, num_samples: int, back: GroupState) -> BenchedGroup:
-    """Leave the ring. A probe step has as many samples as this worker took last."""
+    """Leave the ring. A probe step has as many samples as this worker's last share."""
     balance = connection.balance
     peers = [member.state_address for member in roster.members if member.machine not in balance.replanner.benched]
     bench = Bench(peers, connection.membership.fetch, max(1, num_samples), is_heir=balance.is_heir)

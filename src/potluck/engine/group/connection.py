@@ -1,4 +1,4 @@
-"""What a worker keeps for its group through all quorums and states: its place, its ports, its model."""
+"""What a worker keeps through all quorums and GroupStates: its place, its ports, its model."""
 
 import time
 from collections.abc import Callable
@@ -27,7 +27,7 @@ _FORM_S = 10.0
 
 
 class Connection:
-    """One worker's connection to the others. All states of its group use it, one at a time."""
+    """One worker's connection to the others. All GroupStates use the same Connection, one at a time."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Connection:
         self.waits = LongWaits(self._tell_wait)
         self.is_stopping: Callable[[], bool] = bool
         self.told_step = 0
-        """The step that is waited for, in what is told of long waits; 0 before the first committed one."""
+        """The step that Waiting events name; 0 before the first committed step."""
         self.committed_at = time.monotonic()
         self._model: SharedModel | None = None
         self._closing = ExitStack()
@@ -61,7 +61,7 @@ class Connection:
             self._closing.callback(gloo_line.close)
 
     def enlist(self) -> None:
-        """Become a member that the lighthouse does not know yet."""
+        """Make a new Membership, which the lighthouse does not know yet."""
         states = States(read=self._read_state, replace=self._heal)
         self.membership = Membership(self.place, self.process_group, states, self.notices.say)
 
@@ -77,7 +77,7 @@ class Connection:
         return self._model
 
     def wrap(self, model: nn.Module, states: States, is_stopping: Callable[[], bool], *, is_several: bool) -> nn.Module:
-        """The module whose backward exchanges gradients."""
+        """The module whose backward pass exchanges gradients."""
         kind = SeveralExchange if is_several else GradientExchange
         exchange = kind(
             model,
@@ -91,13 +91,13 @@ class Connection:
         return self._model.wrapped
 
     def close(self) -> None:
-        """The others hear no more of this worker."""
+        """Leave the group, and close this worker's ports."""
         self.waits.close()
         self.membership.leave()
         self._closing.close()
 
     def _tell_wait(self, seconds: float, what: str) -> None:
-        """On a thread of its own, while the training thread waits."""
+        """Runs on the thread of `LongWaits`, while the training thread waits."""
         self.notices.wait(
             seconds,
             what,

@@ -1,6 +1,6 @@
-"""Which workers' ports for gradients cannot be dialled, where gradients go from machine to machine without gates.
+"""Finds machines whose ports for gradients cannot be dialled, if gradients do not go through gates.
 
-Gloo's own error names nobody. The ports are open before a group forms, so a plain TCP connection tells.
+Gloo's own error names no machine. The ports are open before a group forms, so a plain TCP connection is a valid test.
 """
 
 import socket
@@ -16,7 +16,7 @@ _MOST_AT_ONCE = 16
 
 
 def find_unreachable(addresses: Mapping[str, str], timeout_s: float = _CONNECT_S) -> dict[str, str]:
-    """Of these machines' `address:port`, those that do not answer, with what dialling met."""
+    """The machines whose `address:port` cannot be dialled, each with the reason."""
     with ThreadPoolExecutor(min(_MOST_AT_ONCE, max(1, len(addresses))), thread_name_prefix="potluck-probe") as pool:
         found = pool.map(lambda machine: _dial(addresses[machine], timeout_s), addresses)
         return {machine: trouble for machine, trouble in zip(addresses, found, strict=True) if trouble}

@@ -1,4 +1,4 @@
-"""Numbers of an evaluation, added up over the workers of a group."""
+"""Sums an evaluation's numbers over the workers of a group."""
 
 import time
 
@@ -11,7 +11,7 @@ from potluck.engine.group.timeouts import StepTimeout
 
 
 class EvaluationSums:
-    """Waits for peers by what evaluations have been taking, which is not what steps take."""
+    """All-reduces with a timeout that follows the duration of evaluations, not of steps."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -19,11 +19,11 @@ class EvaluationSums:
         self._since = 0.0
 
     def begin(self) -> None:
-        """This worker begins with its part of an evaluation."""
+        """Start timing this worker's share of an evaluation."""
         self._since = time.monotonic()
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum of all workers' values; raises Lost."""
+        """The sum of all workers' values; raises Lost if a peer is lost."""
         connection, group = self._connection, self._connection.process_group
         options = AllreduceOptions()
         options.timeout = self._timeout.timeout()

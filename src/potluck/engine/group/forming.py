@@ -1,15 +1,15 @@
-"""torchft's thread: where a quorum becomes a process group whose members know each other.
+"""The code on torchft's thread, where a quorum becomes a process group whose members know each other.
 
 torchft asks the lighthouse, and calls `RosteredGroup.configure`, on a thread of its own. The training thread starts
-that with `Membership.ask` and waits for its end with `Membership.answer`; between the two it computes, and touches
-nothing that torchft's thread writes. What passes between the two threads passes through `RosteredGroup`:
+that with `Membership.ask` and waits for its end with `Membership.answer`; between the two calls the training thread
+computes, and touches nothing that torchft's thread writes. The two threads share data only through `RosteredGroup`:
 
-- the training thread writes `RosteredGroup.introduction` before it asks. It is made of values that nobody changes, so
-  that torchft's thread may read it at any time; `introduce` is all that torchft's thread does with it.
+- The training thread writes `RosteredGroup.introduction` before it asks. No code changes these values afterwards, so
+  that torchft's thread may read them at any time; only `introduce` does.
 - torchft's thread writes every other attribute of `RosteredGroup`. The training thread reads them after `answer`.
-- also on torchft's thread, before and after `configure`: `quorums.QuorumClient._quorum`, which judges the lighthouse's
+- Also on torchft's thread, before and after `configure`: `quorums.QuorumClient._quorum`, which judges the lighthouse's
   answer, and `state_transfer.StateExchange`, through which a state is captured for a peer or fetched from one.
-- the thread that tells of long waits reads `announced`: a tuple that is replaced as a whole.
+- The thread of `waits.LongWaits` reads `announced`: a tuple that is replaced as a whole.
 """
 
 import time
@@ -29,23 +29,23 @@ from potluck.engine.group.session import GroupSession
 Gloo: TypeAlias = Callable[[timedelta], Any]
 """Makes torchft's reconfigurable Gloo group, on the address that this worker listens on."""
 
-_RETURN_S = 2.0  # for all workers to find a restarted lighthouse, each by itself
+_RETURN_S = 2.0  # until all workers have found a restarted lighthouse, each by itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SelfDescription:
-    """What a worker can say of itself before it knows how many the others are."""
+    """A worker's description of itself, made before it knows the number of workers."""
 
     member: Member
     cost: WorkerCost
     """A snapshot."""
     global_batch: int
     trained_with: tuple[str, ...]
-    """The workers of its last committed step."""
+    """The workers of this worker's last committed step."""
 
 
 def introduce(introduction: SelfDescription, num_workers: int, new_lighthouse_since: float) -> Member:
-    """This worker as the others will see it. Runs on torchft's thread, and reads nothing but its arguments."""
+    """This worker's entry in the roster. Runs on torchft's thread, and reads nothing but its arguments."""
     is_lighthouse_new = time.monotonic() - new_lighthouse_since < _RETURN_S
     member, cost = introduction.member, introduction.cost.introduction(introduction.global_batch // num_workers)
     return replace(
@@ -56,10 +56,10 @@ def introduce(introduction: SelfDescription, num_workers: int, new_lighthouse_si
 
 
 class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
-    """torchft's reconfigurable process group, that also knows its members and takes the backend that they share.
+    """torchft's reconfigurable process group, which also knows its members and chooses a backend that all have.
 
-    Reading everyone's entry from the store first makes sure that all are there: Gloo itself tries to connect three
-    times at once and then gives up. An entry counts only with a proof that its writer knows the run's secret.
+    Reading every member's entry from the store first makes sure that all are there: Gloo itself tries to connect three
+    times without a pause and then fails. An entry counts only with a proof that its writer knows the run's secret.
     """
 
     def __init__(self, timeout: timedelta, backend: str, secret: bytes, gloo: Gloo) -> None:
@@ -70,20 +70,20 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         self._made: dict[str, Any] = {}
         self.introduction: SelfDescription | None = None
         self.new_lighthouse_since = float("-inf")
-        """When a restarted lighthouse gave its first quorum (time.monotonic)."""
+        """time.monotonic of a restarted lighthouse's first quorum."""
         self.backend = "gloo"
         self.session: GroupSession | None = None
-        """The group of the last quorum; None if it did not form."""
+        """The group of the last quorum; None if no process group formed."""
         self.announced: tuple[Member, ...] = ()
-        """Who the last group was to be, formed or not."""
+        """The members of the last quorum, whether their process group formed or not."""
         self.refusal: GroupError | None = None
         self.stranger = ""
-        """Who is in the group without knowing the secret, if anybody is."""
+        """The member that does not know the run's secret; empty if there is none."""
 
     def configure(
         self, store_addr: str, replica_id: str, rank: int, world_size: int, quorum_id: int | None = None, *more: Any
     ) -> None:
-        """Called by torchft on its thread, whenever the quorum is another one than before."""
+        """Form the process group; torchft calls this on its thread whenever the quorum has changed."""
         self.session = None
         assert self.introduction is not None
         me = introduce(self.introduction, world_size, self.new_lighthouse_since)
@@ -104,7 +104,7 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         self.session = GroupSession(roster=Roster(members, rank), quorum_id=quorum_id or 0)
 
     def _meet(self, store_addr: str, rank: int, world_size: int, me: Member) -> tuple[Member, ...]:
-        """Write this worker's entry into the quorum's store, and wait for everybody's."""
+        """Write this worker's entry into the quorum's store, and wait for every member's."""
         store = create_store_client(store_addr, timeout=self._timeout)
         store.set(f"potluck/{rank}", sign(self._secret, store_addr, rank, me))
         members = []

@@ -1,4 +1,4 @@
-"""How a step finds its group: the lighthouse is asked who is here, and a session comes of it."""
+"""How a step finds its group: asks the lighthouse for a quorum, which becomes a GroupSession."""
 
 import time
 
@@ -18,16 +18,16 @@ _TOO_FEW = RuntimeError("others have not found the restarted lighthouse yet")
 
 
 class Gathering:
-    """Asks the lighthouse for one worker. All of it runs on the training thread; see `forming` for the other one."""
+    """Asks the lighthouse for quorums. Runs on the training thread; `forming` has the code on torchft's thread."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._formed: GroupSession | None = None
         self.session: GroupSession | None = None
-        """The group that this worker trains in; torchft's thread may be forming the next one already."""
+        """The group that this worker trains in; torchft's thread may already be forming the next one."""
 
     def ask(self, settled: Roster | None, global_batch: int) -> None:
-        """Let torchft ask who is here. `settled` are the workers of this worker's last committed step."""
+        """Ask for a quorum, on torchft's thread. `settled`: the workers of this worker's last committed step."""
         connection = self._connection
         connection.membership.ask(
             SelfDescription(
@@ -39,7 +39,7 @@ class Gathering:
         )
 
     def gather(self, settled: Roster | None, global_batch: int, *, was_spoiled: bool) -> GroupSession:
-        """Wait until a group has formed that this worker is in. `was_spoiled`: the attempt before came to nothing."""
+        """Wait until a group with this worker has formed. `was_spoiled`: the previous attempt was not committed."""
         connection, manager = self._connection, self._connection.membership.manager
         started, told = time.monotonic(), False
         while True:
@@ -55,12 +55,12 @@ class Gathering:
             roster = session.roster
             if not roster.is_whole:
                 manager.report_error(_TOO_FEW)
-                manager.should_commit()  # which also takes over what this worker was healed with
+                manager.should_commit()  # also loads the state that this worker was healed with
                 time.sleep(_ASK_AGAIN_S)
                 continue
             is_complete = len(roster.members) >= connection.place.expected
-            # A worker that goes on from a checkpoint could train alone, and end the run before the others have come:
-            # these would go on from the same checkpoint, and train the same steps again.
+            # A worker that resumes from a checkpoint could train alone and end the run before the other workers start:
+            # they would resume from the same checkpoint and train the same steps again.
             is_resumed = settled is None and len(roster.members) == 1
             may_begin = roster.step > 0 and not (is_resumed and time.monotonic() - started < _RESUMED_S)
             if is_complete or may_begin:
@@ -76,7 +76,7 @@ class Gathering:
             time.sleep(_ASK_AGAIN_S)
 
     def answer(self, global_batch: int) -> GroupSession | None:
-        """The group that `ask` has led to; None if the step is spoiled by now."""
+        """Wait for the quorum that `ask` asked for; None if the step is already spoiled."""
         connection, manager = self._connection, self._connection.membership.manager
         connection.membership.answer()
         session = connection.process_group.session
@@ -88,7 +88,7 @@ class Gathering:
         return self._accept(session, global_batch)
 
     def _accept(self, session: GroupSession, global_batch: int) -> GroupSession:
-        """A group that has just formed starts from what its members know of themselves."""
+        """Train in this session; if it has just formed, plan from the introductions of its members."""
         connection = self._connection
         if session is not self._formed:
             exchange = exchange_of(connection.model.exchange.num_bytes)
@@ -103,7 +103,7 @@ class Gathering:
         return session
 
     def begin_alike(self, session: GroupSession) -> None:
-        """Before the first step together: whoever built the model with other weights takes those of the reference."""
+        """Before a group's first step: a worker whose initial weights differ takes the reference member's state."""
         roster, connection = session.roster, self._connection
         reference, me = roster.reference, roster.me
         if session.has_committed or me.step != roster.step or me.weights in ("", reference.weights):
@@ -111,7 +111,7 @@ class Gathering:
         try:
             connection.model.heal(connection.membership.fetch(reference.state_address, roster.step))
         except (OSError, GroupError) as error:
-            connection.membership.manager.report_error(error)  # it is gone again: the next group has another reference
+            connection.membership.manager.report_error(error)  # the reference is gone: the next group has another
 
     def _note_spoiled(self, settled: Roster | None, session: GroupSession | None) -> None:
         before = set() if settled is None else settled.names
@@ -120,7 +120,7 @@ class Gathering:
 
 
 def _describe(connection: Connection, *, has_trained: bool) -> Member:
-    """This worker as the others will see it, apart from what depends on their number."""
+    """This worker's entry in the roster, except what depends on the number of workers."""
     place, membership = connection.place, connection.membership
     return Member(
         name=place.name,

@@ -1,4 +1,4 @@
-"""torchft's reconfigurable Gloo group on one address: left to itself Gloo takes what the hostname resolves to."""
+"""torchft's reconfigurable Gloo group on one address: by default Gloo uses what the hostname resolves to."""
 
 from datetime import timedelta
 from typing import Any
@@ -9,12 +9,12 @@ from torch.distributed import ProcessGroup, Store  # type: ignore[attr-defined]
 from torchft.process_group import ProcessGroupGloo
 
 _Backend: Any = distributed.ProcessGroupGloo
-# For connecting, which Gloo tries three times: all members have been heard of by then. A collective has its own.
+# The timeout of one of Gloo's three tries to connect, after all members have published their entries.
 _CONNECT = timedelta(seconds=4)
 
 
 class GlooOnDevice(ProcessGroupGloo):  # type: ignore[misc]
-    """All groups of a worker share one device, and with it one port for the worker's whole life."""
+    """A Gloo group on a given device: all groups of a worker share one device, and so one port."""
 
     def __init__(self, timeout: timedelta, device: Any) -> None:
         super().__init__(timeout=timeout)

@@ -25,7 +25,7 @@ from potluck.planning.replanning.cost_report import NUM_COST_NUMBERS, CostReport
 
 
 class Contribution(NamedTuple):
-    """What one worker brings to a step, in numbers that can be added up and checked."""
+    """One worker's contribution to a step, as numbers that can be summed and checked."""
 
     part: Slice
     weight: float
@@ -33,13 +33,13 @@ class Contribution(NamedTuple):
     scale: float
     is_last: bool = False
     left_out: int = 0
-    """Batches that this worker's script has left out so far."""
+    """Batches that this worker's script has skipped so far."""
 
     def numbers(self) -> "GradientSums":
-        """This worker's summand of everything that is added up."""
+        """This worker's summands of GradientSums."""
         step, start, stop = self.part
         size = stop - start
-        if not size:  # a mean over nothing may be no number, and would spoil the others' sums
+        if not size:  # a mean over nothing may be NaN, and would spoil the sums
             return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0)
         return GradientSums(
             weight=self.weight,
@@ -53,7 +53,7 @@ class Contribution(NamedTuple):
 
 
 class GradientSums(NamedTuple):
-    """Numbers that travel with the gradients and are added up over all workers."""
+    """Numbers that are sent with the gradients and summed over all workers."""
 
     weight: float
     loss: float
@@ -65,11 +65,11 @@ class GradientSums(NamedTuple):
 
     @property
     def mean_left_out(self) -> float:
-        """A whole number if all workers have left out the same batches."""
+        """Skipped batches, averaged over samples: every worker's own number if all have skipped the same."""
         return self.left_out / self.samples if self.samples else 0.0
 
 
-# Buffers travel with the gradients; newer versions of torch have another word for leaving them alone in forward.
+# Buffers are sent with the gradients, so DDP must leave them alone in forward; newer torch renamed that option.
 _DDP_PARAMETERS = inspect.signature(nn.parallel.DistributedDataParallel.__init__).parameters
 _KEEP_BUFFERS: dict[str, Any] = {
     "forward_sync_buffers" if "forward_sync_buffers" in _DDP_PARAMETERS else "broadcast_buffers": False
@@ -77,28 +77,29 @@ _KEEP_BUFFERS: dict[str, Any] = {
 
 
 def are_whole(sums: GradientSums, step: int, batch: int) -> bool:
-    """Whether the parts add up to exactly this step's global batch: every sample once, of this step.
+    """Whether the shares add up to exactly this step's global batch: every sample once, all of this step.
 
-    Each part brings the mark of its end minus the mark of its beginning. Where parts meet these cancel, and the marks
-    of the batch's own ends remain.
+    Each share contributes the mark of its end minus the mark of its beginning. Where two shares meet, the marks cancel,
+    so that only the marks of the batch's own two ends remain.
     """
     return sums.samples == batch and sums.borders == _mark(step, batch) - _mark(step, 0)
 
 
 def _mark(step: int, position: int) -> int:
-    """A number that belongs to this place of this step; small enough for a float64 to add up millions exactly."""
+    """A checksum of this position in this step; small enough for a float64 to sum up millions exactly."""
     return zlib.crc32(struct.pack(">qq", step, position))
 
 
 class GradientExchange:
-    """A model in DDP whose buckets go through torchft's process group, plus one small tensor a step.
+    """A model in DDP whose buckets go through torchft's process group, plus one small tensor per step.
 
-    The small tensor holds the contribution and the floating-point buffers weighted by samples (BatchNorm's running
-    statistics): after a step all workers have the same buffers. It is sent before backward starts.
+    The small tensor holds the contribution, the cost reports, and the floating-point buffers (BatchNorm's running
+    statistics) weighted by samples, so that after a step all workers have the same buffers. The tensor is sent before
+    backward starts.
     """
 
     needs_state_first = False
-    """Whether a step's changes begin before its commit, so that a worker must be healed before it takes part."""
+    """Whether optimizers step before the commit vote, so that a worker must be healed before it takes part."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class GradientExchange:
         return wrapped
 
     def exchange_in(self, *, this_pass: bool) -> None:
-        """What DDP's no_sync sets, but for a forward pass that the script makes."""
+        """Set the flag of DDP's no_sync: a context manager cannot enclose a forward pass in the script."""
         self.wrapped.require_backward_grad_sync = this_pass  # type: ignore[assignment]
 
     def remember(self) -> None:
@@ -146,7 +147,7 @@ class GradientExchange:
             torch._foreach_copy_(list(self._before.values()), list(self._all_buffers.values()))
 
     def between_steps(self, parameters_and_buffers: dict[str, Any]) -> dict[str, Any]:
-        """A model's state dict without what the open step's forward passes have done to the buffers."""
+        """A model's state dict, with the buffers as they were before the open step's forward passes."""
         return parameters_and_buffers | {k: v for k, v in self._before.items() if k in parameters_and_buffers}
 
     def begin(self, contribution: Contribution, told: CostReport, roster: Roster) -> None:
@@ -165,7 +166,7 @@ class GradientExchange:
         self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
 
     def end(self) -> tuple[GradientSums, list[CostReport]]:
-        """The sums of all workers' numbers, and what each told of itself."""
+        """Wait for the small tensor: the sums over all workers, and each worker's cost report."""
         assert self._control is not None
         control, self._control = self._control.wait().cpu(), None
         num_sums, num_told = len(GradientSums._fields), self._num_told * NUM_COST_NUMBERS
@@ -175,7 +176,7 @@ class GradientExchange:
         return sums, [CostReport.read(numbers) for numbers in told]
 
     def settle(self, *, committed: bool) -> None:
-        """After the verdict: all workers' buffers combined, or those from before the spoiled step."""
+        """After the commit vote, set the buffers to the mean over all workers, or back to before the spoiled step."""
         if not committed:
             for name, buffer in self._all_buffers.items():
                 buffer.copy_(self._before[name])
@@ -195,7 +196,7 @@ class GradientExchange:
     def _sum_in_place(self, buffer: Tensor) -> Future[Tensor]:
         if buffer.device.type == "cpu" or self._group.backend == "nccl":
             return self._sum(buffer)
-        # Gloo's own handling of CUDA tensors is thin: the copy through host memory is ours.
+        # Gloo's support for CUDA tensors is incomplete, so copy them through host memory here.
         return self._sum(buffer.cpu()).then(lambda summed: buffer.copy_(summed.value()))
 
     def _sum(self, tensor: Tensor) -> Future[Tensor]:
@@ -205,7 +206,7 @@ class GradientExchange:
                 manager.wait_quorum()
                 options = AllreduceOptions()
                 options.timeout = self._timeout()
-                # The timeout is the backend's own: when it gives up, it no longer writes into the tensor.
+                # A timeout inside the backend: after it, the backend no longer writes into the tensor.
                 summed: Future[Any] = self._group.allreduce([tensor], options).get_future()
                 return summed.then(partial(self._note_end, tensor))
             except Exception as error:  # noqa: BLE001  a peer is gone: the step will not be committed
@@ -215,7 +216,7 @@ class GradientExchange:
         return done
 
     def _note_end(self, tensor: Tensor, done: Future[Any]) -> Tensor:
-        """Asking for the value raises what went wrong; a future that nobody asks keeps it to itself."""
+        """Report a failed all-reduce to the manager; a future raises its error only from `value()`."""
         try:
             done.value()
         except Exception as error:  # noqa: BLE001

@@ -1,4 +1,4 @@
-"""From how a process was started to its place in a group."""
+"""Gives a launched process its Place in a group."""
 
 import secrets
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _MEET_S = 60.0
 
 
 class Launched:
-    """One of several workers: what it has to start and to stop for them."""
+    """One of several workers, with what it starts and stops for the group."""
 
     def __init__(self, launch: Launch, machine: str, *, backend: str, device: torch.device) -> None:
         self._launch = launch
@@ -40,7 +40,7 @@ class Launched:
             )
 
     def agree_on_name(self, name: str | None) -> str | None:
-        """The run's name: the host's, or under torchrun the one that worker 0 has chosen."""
+        """The run's name: given by the host, or under torchrun chosen by worker 0."""
         if self._launch.lighthouse is not None:
             return self._launch.run or name
         with _reaching(self._launch):
@@ -50,7 +50,7 @@ class Launched:
             return str(self._store.get("potluck/run").decode()) or None
 
     def take_place(self, log_file: Path) -> Place:
-        """Where this worker meets the others; from now on what libraries print goes into the log file."""
+        """This worker's Place; from now on what native libraries print goes into the log file."""
         self._noise = NativeNoise(log_file)
         lighthouse, secret = self._launch.lighthouse, self._launch.secret
         if lighthouse is None:
@@ -69,7 +69,7 @@ class Launched:
         )
 
     def _meet_under_torchrun(self) -> tuple[str, str]:
-        """Worker 0 starts the lighthouse and tells the others through torchrun's store."""
+        """The lighthouse's address and the secret: worker 0 makes both, and shares them through torchrun's store."""
         assert self._launch.master is not None
         assert self._store is not None
         if self._launch.rank == 0:
@@ -81,7 +81,7 @@ class Launched:
         return self._store.get("potluck/lighthouse").decode(), self._store.get("potluck/secret").decode()
 
     def leave(self) -> None:
-        """Stop what was started for the group."""
+        """Stop the lighthouse and restore stderr, if this worker started or redirected them."""
         if self._lighthouse is not None:
             self._lighthouse.shutdown()
         if self._noise is not None:
@@ -89,7 +89,7 @@ class Launched:
 
 
 def where_to_listen(launch: Launch, lighthouse: str) -> Listening:
-    """At the addresses that the agent gave, else at the one on the way to the lighthouse."""
+    """This worker's addresses: those that the agent gave, else the one on the route to the lighthouse."""
     address = launch.address or address_towards(host_and_port(lighthouse)[0])
     return Listening(
         address=address,
@@ -110,7 +110,7 @@ def _torchrun_store(launch: Launch) -> TCPStore:
 
 @contextmanager
 def _reaching(launch: Launch) -> Iterator[None]:
-    """Turn what torch raises when workers don't meet into a word about whom and where."""
+    """Turn torch's error when workers cannot meet into a GroupError that names the worker and the address."""
     try:
         yield
     except (RuntimeError, OSError) as error:

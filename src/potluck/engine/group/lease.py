@@ -1,20 +1,20 @@
-"""A worker that trains alone: it asks the lighthouse who is here every two seconds instead of in every step."""
+"""The lease of a worker that trains alone: it asks for a quorum every two seconds instead of in every step."""
 
 import time
 
 LEASE_S = 2.0
-"""More than a lighthouse takes to forget who left (1 s), less than it waits for those who have not asked (15 s)."""
+"""More than the lighthouse's heartbeat timeout (1 s), less than its wait for members that have not asked (15 s)."""
 
-_OTHERS_S = 20.0  # for the other workers of a run to start
+_OTHERS_S = 20.0  # the time in which the other workers of a run start
 
-# A laptop that slept must ask at once, and only this clock goes on while it sleeps.
+# A laptop that slept must ask at once, and only CLOCK_BOOTTIME goes on during sleep.
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class Lease:
-    """How long a worker whose group is itself alone may commit steps without a quorum and without a commit vote.
+    """How long a worker that is alone in its group may commit steps without a quorum and a commit vote.
 
-    Its heartbeats go on, so that no other group can form without it. Whoever wants to join waits for the next question.
+    The worker's heartbeats go on, so that no other group can form without it. A newcomer waits for the lease to end.
     """
 
     def __init__(self, expected: int) -> None:
@@ -28,14 +28,14 @@ class Lease:
         return time.clock_gettime(_CLOCK) < self._until_s
 
     def met(self, num_members: int) -> None:
-        """A step with so many workers is done."""
+        """Record a committed step of `num_members` workers."""
         self._has_met_all = self._has_met_all or num_members >= self._expected
 
     def renew(self) -> None:
-        """The lighthouse, or a plan that all workers agreed on, says that nobody else is here.
+        """Start a new lease: the lighthouse, or a plan that all workers agreed on, says that no other worker trains.
 
-        While workers of this start are still to come, every step asks for them: a worker that has a checkpoint must
-        not be through before the others have begun.
+        No lease while workers of this start are still expected: a worker that resumes from a checkpoint must not finish
+        before the others have begun.
         """
         if self._has_met_all or time.monotonic() > self._others_until_s:
             self._until_s = time.clock_gettime(_CLOCK) + LEASE_S

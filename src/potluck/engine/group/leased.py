@@ -1,4 +1,4 @@
-"""Steps of the only worker that is here: nobody is asked, nothing is exchanged, nobody votes, while a lease lasts."""
+"""Steps of a worker that trains alone: no quorum, no all-reduce and no commit vote while a lease lasts."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from potluck.engine.order.position import Slice
 
 
 class LeasedGroup(SoloGroup):
-    """A worker by itself that others may join: its state can be read, and `back` asks for them when the lease ends."""
+    """A worker alone, which others may join: peers may read its state, and `back` asks for a quorum after the lease."""
 
     waits = True
 

@@ -1,4 +1,4 @@
-"""torchft's lighthouse, started in milliseconds: while it is away no step of its run can end."""
+"""Starts torchft's lighthouse within milliseconds: without a lighthouse, workers that train together commit no step."""
 
 import importlib.util
 import sys
@@ -15,7 +15,7 @@ _NATIVE = "torchft._torchft"
 
 
 def start_lighthouse(bind: str) -> "LighthouseServer":
-    """The membership service of one run, in this process."""
+    """Start the lighthouse of one run, in this process."""
     server: LighthouseServer = _native_part().LighthouseServer(
         bind=bind,
         min_replicas=1,

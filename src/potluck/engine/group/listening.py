@@ -1,4 +1,4 @@
-"""Where a worker listens: one address, and the gate through which the run's other machines dial it."""
+"""Where a worker listens: one address, and the gate through which the run's other machines reach it."""
 
 import socket
 import threading
@@ -23,9 +23,9 @@ _binding = threading.Lock()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Listening:
-    """The addresses that a worker listens on, and who makes them known to the run's machines.
+    """The addresses that a worker listens on, and the gate that exposes its ports to the run's machines.
 
-    Without a gate (torchrun, a lighthouse of one's own) both are this machine's address on the way to the others.
+    Without a gate (torchrun, or the user's own lighthouse) both are this machine's address on the route to the others.
     """
 
     address: str
@@ -39,19 +39,19 @@ class Listening:
         return self.gate is not None and self.gradient_address == self.address
 
     def open_line(self) -> GateLine | None:
-        """A conversation with the gate: what is exposed in it stays so until it is closed."""
+        """A connection to the gate: a port that is exposed on it stays exposed until it is closed."""
         return None if self.gate is None else GateLine(self.gate, self.run)
 
 
 def free_port(address: str) -> int:
-    """A port that nobody has at this moment."""
+    """A port that is free at this moment."""
     with socket.create_server((address, 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
 
 
 def make_store(address: str, port: int = 0, timeout: timedelta = _STORE_TIMEOUT) -> TCPStore:
-    """A store on this address only; left to itself torch takes all of them."""
+    """A store that listens on this address only; by default torch's store listens on all addresses."""
     listener = socket.create_server((address, port), backlog=128)
     return TCPStore(
         address,
@@ -67,8 +67,8 @@ def make_store(address: str, port: int = 0, timeout: timedelta = _STORE_TIMEOUT)
 def manager_server_with(**ours: Any) -> Iterator[None]:
     """Inside, a torchft.Manager starts its server with these options: where it listens, how long it tries to connect.
 
-    Left to itself it listens at all addresses. torchft's Manager has no arguments for these, its ManagerServer has:
-    this is the one place where a name of torchft's is replaced.
+    By default the server listens on all addresses. torchft's Manager has no arguments for these options, but its
+    ManagerServer has. This is the only place that replaces a name inside torchft.
     """
     original = torchft.manager.ManagerServer
 
@@ -84,9 +84,9 @@ def manager_server_with(**ours: Any) -> Iterator[None]:
 
 
 def open_gloo(listening: Listening) -> tuple[Any, GateLine | None, str]:
-    """A Gloo device on the address for gradients, known to the run's machines; it serves every group of this worker.
+    """A Gloo device on the address for gradients, for every group of this worker; exposed by the gate if there is one.
 
-    Returned with it: where others dial it, if that is not through the gates.
+    Returns the device, the line to the gate or None, and the address that peers dial, empty if they use the gates.
     """
     for _ in range(NUM_TRIES):
         before = _own_ports(listening.gradient_address)
@@ -105,7 +105,7 @@ def open_gloo(listening: Listening) -> tuple[Any, GateLine | None, str]:
 
 
 def no_port() -> GroupError:
-    """Too many tries."""
+    """The error when too many ports of this worker were already taken on other machines."""
     return GroupError(
         "other machines of the run have no free port for this worker",
         fix="see which programs listen everywhere: ss -ltn 'src 0.0.0.0', and start the run again",
@@ -113,7 +113,7 @@ def no_port() -> GroupError:
 
 
 def _own_ports(address: str) -> set[int]:
-    """Ports on which this process listens."""
+    """The ports on which this process listens at `address`."""
     inodes = set()
     with suppress(OSError):
         for entry in Path("/proc/self/fd").iterdir():

@@ -1,4 +1,4 @@
-"""torchft's manager of one worker, made with every address explicit: it dials the lighthouse."""
+"""Makes one worker's torchft Manager, with every address explicit, and connects it to the lighthouse."""
 
 import time
 from collections.abc import Callable
@@ -29,9 +29,9 @@ def find_lighthouse(
     ports: tuple[int, int],
     say: Callable[[str], None],
 ) -> Manager:
-    """A manager that has reached the lighthouse, which may be restarting just now: keep trying for a while.
+    """A Manager that has reached the lighthouse; retries for a while, because the lighthouse may be restarting.
 
-    `ports` are those of this worker's store and of the manager's own server.
+    `ports`: of this worker's store and of the Manager's own server.
     """
     since, told = time.monotonic(), False
     store_port, manager_port = ports
@@ -74,7 +74,7 @@ def _make_manager(
 
 
 def no_answer(place: Place, error: Exception) -> GroupError:
-    """What a user reads when the lighthouse stays away."""
+    """The error for a lighthouse that does not answer."""
     return GroupError(
         f"the lighthouse at {place.lighthouse} does not answer: {error}",
         fix="start it again on the same address, or check the network, then start this worker with resume",

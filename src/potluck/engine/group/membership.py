@@ -1,4 +1,4 @@
-"""A worker's standing with the lighthouse: it asks for a group and hears who is in it."""
+"""A worker's membership at the lighthouse: it asks for quorums, and lets peers read its state."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,7 +21,7 @@ _MOST_TEXT = 300
 
 
 class Membership:
-    """torchft's manager of one worker, with every address made explicit. After `leave` it is of no more use."""
+    """One worker's torchft Manager, with its store, its ports and its state server. Cannot be used after `leave`."""
 
     def __init__(self, place: Place, group: RosteredGroup, states: States, say: Callable[[str], None]) -> None:
         self._place = place
@@ -36,7 +36,7 @@ class Membership:
 
     @property
     def problem(self) -> str:
-        """What the group under way has met, in one line; empty where nothing is wrong, or nothing known."""
+        """The error of the group that is forming or training, in one line; empty if none is known."""
         error = None if self._manager is None else self._manager.errored()
         return "" if error is None else " ".join(str(error.original_exception).split())[:_MOST_TEXT]
 
@@ -46,7 +46,7 @@ class Membership:
         return self._manager
 
     def join(self, step: int) -> None:
-        """Go to the lighthouse, once, with the step that this worker's state is of."""
+        """Connect to the lighthouse, once, with the step of this worker's state."""
         if self._manager is None:
             ports = self._open_ports()
             self._manager = find_lighthouse(
@@ -56,7 +56,7 @@ class Membership:
             self._manager.load_state_dict({"step": step, "batches_committed": step})
 
     def _open_ports(self) -> tuple[int, int]:
-        """A store and a port for torchft's manager, which the others can dial before anybody hears of them."""
+        """Ports of this worker's store and torchft's Manager; a gate exposes them before any peer learns of them."""
         for _ in range(NUM_TRIES):
             self._store = make_store(self._address)
             manager_port = free_port(self._address)
@@ -80,23 +80,23 @@ class Membership:
         return exchange
 
     def ask(self, introduction: SelfDescription) -> None:
-        """Ask who is here, on torchft's thread; meanwhile this worker's state may be read."""
+        """Ask for a quorum, on torchft's thread; meanwhile peers may read this worker's state."""
         self._group.introduction = introduction
         self.lend()
         self.manager.start_quorum()
 
     def lend(self) -> None:
-        """A step begins that nobody is asked about; meanwhile this worker's state may be read."""
+        """Let peers read this worker's state: a step begins, and nothing changes the state yet."""
         self._exchange.open(self.manager.current_step(), self._whole_state)
 
     def advance(self) -> None:
-        """A step that nobody was asked about is done."""
+        """Count a step that was committed without a quorum."""
         self._exchange.disallow_checkpoint()
         done = self.manager.state_dict()
         self.manager.load_state_dict({"step": done["step"] + 1, "batches_committed": done["batches_committed"] + 1})
 
     def answer(self) -> None:
-        """Wait for the answer to `ask`."""
+        """Wait for the quorum that `ask` asked for."""
         try:
             self.manager.wait_quorum()
         except Exception as error:
@@ -106,7 +106,7 @@ class Membership:
 
     @property
     def state_address(self) -> str:
-        """Where peers ask for this worker's state."""
+        """The address where peers fetch this worker's state."""
         return self._exchange.metadata()
 
     def fetch(self, peer: str, step: int) -> dict[str, Any]:
@@ -115,21 +115,21 @@ class Membership:
         return state
 
     def begin_change(self) -> None:
-        """The state changes before the step is committed: until the next `ask` nobody reads it."""
+        """Stop serving the state until the next step: it changes before the commit vote."""
         self._exchange.disallow_checkpoint()
 
     def finish(self) -> None:
-        """Training is over: give the last state to those who wait for it."""
+        """Training is over: send the final state to the peers that wait for it."""
         if self._manager is not None:
             self._exchange.finish(self.manager.current_step(), self._whole_state)
 
     def hand_over(self) -> None:
-        """This worker stops: give its state to those who go on."""
+        """This worker stops: send its state to the peers that continue."""
         if self._manager is not None:
             self._exchange.hand_over(self.manager.current_step(), self._whole_state)
 
     def forget_quorum(self) -> None:
-        """Empty this worker's store: a restarted lighthouse counts from 1 again and must find nothing of that time."""
+        """Delete torchft's keys from this worker's store: a restarted lighthouse uses the same quorum numbers again."""
         store: Any = self._store
         if hasattr(store, "list_keys"):
             for key in store.list_keys():
@@ -137,7 +137,7 @@ class Membership:
                     store.delete_key(key)
 
     def leave(self) -> None:
-        """The lighthouse hears no more of this worker."""
+        """Stop the heartbeats to the lighthouse, and stop serving the state."""
         if self._line is not None:
             self._line.close()
         if self._manager is None:
@@ -147,11 +147,11 @@ class Membership:
             self._manager.shutdown(wait=False)
 
     def _whole_state(self) -> dict[str, Any]:
-        """In torchft's own form."""
+        """The training state in torchft's own format."""
         return {"user": {"default": self._states.read()}, "torchft": self.manager.state_dict()}
 
     def _peers(self) -> list[str]:
-        """Whom torchft's thread asks for the state, after it has formed the group."""
+        """The addresses from which torchft's thread may fetch the state, after it has formed the group."""
         session = self._group.session
         if session is None:
             return []

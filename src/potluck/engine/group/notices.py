@@ -1,4 +1,4 @@
-"""What a group tells the person at this machine, beside who comes and goes."""
+"""Notices of a group for the person at this machine, except about workers that join or leave."""
 
 from collections.abc import Callable, Sequence
 
@@ -9,7 +9,7 @@ from potluck.events.types import AnyEvent, Waiting
 
 
 class GroupNotices:
-    """Says some things only once."""
+    """Writes the notices of a group, some of them only once."""
 
     def __init__(self, place: Place, say: Callable[[str], None], tell: Callable[[AnyEvent], None]) -> None:
         self.say = say
@@ -18,7 +18,7 @@ class GroupNotices:
         self._has_told_stranger = self._has_told_the_open = False
 
     def stranger(self, who: str) -> None:
-        """Nothing is exchanged with somebody who does not know the secret; the group forms when that one is gone."""
+        """Say, once, that `who` does not know the run's secret: no group forms until that process is gone."""
         if who and not self._has_told_stranger:
             self._has_told_stranger = True
             self.say(
@@ -27,7 +27,7 @@ class GroupNotices:
             )
 
     def in_the_open(self, backend: str) -> None:
-        """NCCL knows no gates."""
+        """Say, once, that gradients are not encrypted: NCCL cannot use gates."""
         is_open = backend == "nccl" and self._place.listening.gate is not None
         if is_open and not self._has_told_the_open:
             self._has_told_the_open = True
@@ -37,11 +37,11 @@ class GroupNotices:
             )
 
     def wait(self, seconds: float, what: str, *, step: int, announced: Sequence[Member], problem: str) -> None:
-        """Called on the thread of `LongWaits`, while the training thread waits."""
+        """Write a Waiting event. Runs on the thread of `LongWaits`, while the training thread waits."""
         others = {m.machine: m.gradient_address for m in announced if m.gradient_address}
         others.pop(self._place.machine, None)
         unreachable = find_unreachable(others)
         self.tell(Waiting(step=step, seconds=seconds, what=what, unreachable=unreachable, problem=problem))
-        if self._place.listening.gate is None:  # no host watches: the person at this machine is told
+        if self._place.listening.gate is None:  # no host reads the event: print a line for the person at this machine
             cannot = f"; this machine cannot dial {', '.join(unreachable)}" if unreachable else ""
             self.say(f"no step for {seconds:.0f} s: {self._place.name} waits for the others ({what}){cannot}")

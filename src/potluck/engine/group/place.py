@@ -1,4 +1,4 @@
-"""What a worker is given for its part in a group: its name, where it listens, how its training state is reached."""
+"""What a worker needs to be in a group: its name, where it listens, access to its training state."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ class Place:
     listening: Listening
     share: int | None = None
     expected: int = 1
-    """Workers to wait for before the very first step."""
+    """How many workers to wait for before the very first step."""
     backend: str = "auto"
     device: torch.device
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """How this worker's training state is read for a peer, and replaced by a peer's."""
+    """The functions that read this worker's training state for a peer, and replace it by a peer's."""
 
     read: Callable[[], dict[str, Any]]
     replace: Callable[[dict[str, Any]], None]

@@ -1,4 +1,4 @@
-"""The workers that train together, as one of them sees them."""
+"""The Group protocol: what one worker's training loop needs from the workers that train together."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -9,26 +9,26 @@ from potluck.engine.order.position import Slice
 
 
 class Lost(Exception):  # noqa: N818  not an error of the user's
-    """A peer was lost while numbers were added up."""
+    """A peer was lost while an evaluation's numbers were summed."""
 
 
 class Total(NamedTuple):
-    """What all workers brought to a step."""
+    """Sums over all workers of a step."""
 
     weight: float
     loss_sum: float
     scale: float
-    """The loss scale of fp16: that of the workers who brought samples, which is one."""
+    """The fp16 loss scale, which is the same on all workers that had samples."""
     left_out: float = 0.0
-    """Batches that the workers' scripts have left out, on average."""
+    """Batches that the workers' scripts have skipped, on average."""
 
 
 class Group(Protocol):
-    """What a step needs from the others: who takes which samples, summed gradients, one verdict."""
+    """What a step needs from the other workers: a share of the samples, summed gradients, the commit vote."""
 
     @property
     def writes(self) -> bool:
-        """Whether this worker writes the checkpoints."""
+        """Whether this worker is the one that writes checkpoints and prints for the script."""
 
     @property
     def waits(self) -> bool:
@@ -36,62 +36,64 @@ class Group(Protocol):
 
     @property
     def is_benched(self) -> bool:
-        """Whether this worker only follows: what its script says of the run, the others say too."""
+        """Whether this worker is on the bench: the workers that train print and record for the run."""
 
     @property
     def quorum_id(self) -> int:
-        """The number of the quorum at hand, 0 where there is none: a step's parts add up within one quorum."""
+        """The current quorum's number, 0 without a quorum: the workers' shares of a step add up within one quorum."""
 
     def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
-        """This worker's part of the step's global batch, or of another step's if the group is at that one.
+        """This worker's share of the step's global batch, or of the step that the group is at.
 
-        A worker that is behind gets an empty part of the others' step, and their state when it is committed.
+        A worker that is behind gets an empty share of the group's step, and the group's state when that step commits.
         """
 
     def expect(self, step: int, batch: int) -> Slice:
-        """The part that `begin` will return if nothing changes, for fetching ahead."""
+        """The share that `begin` will return if neither group nor plan changes, for reading ahead."""
 
     def exchange_in(self, *, this_pass: bool) -> None:
-        """Whether the forward and backward pass that follow end with an exchange, or only add to the gradients."""
+        """Set whether the next forward and backward pass ends with an all-reduce, or only adds to local gradients."""
 
     def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
-        """The step's last backward pass follows: what its gradients weigh, its losses weighed so, its loss scale.
+        """Call before the step's last backward pass, with the numbers that are summed over workers.
 
-        `is_last`: this worker leaves after the step. Returns the part that counts: if the group has moved on since
-        `begin`, an empty one of the step that it is at.
+        `weight`: how many samples (or tokens) this worker's gradients are over. `loss_sum`: the sum of its losses, each
+        times its weight. `scale`: its fp16 loss scale. `is_last`: this worker leaves after the step. `left_out`:
+        batches that its script has skipped. Returns the share that counts: if the group has moved on since `begin`, an
+        empty share of the step that the group is at.
         """
 
     def total(self) -> Total:
-        """The sums over all workers, once this step's gradients are summed."""
+        """Wait until the gradients are summed; return the sums over all workers."""
 
     def begin_change(self) -> None:
-        """The state changes from here on, before the commit: no peer may read it until the next step."""
+        """Call before the state changes ahead of the commit vote: no peer may read the state until the next step."""
 
     def commit(self) -> bool:
-        """Whether this worker has the sums of all workers, so that the step counts.
+        """The commit vote: whether this worker has the sums of all workers, so that the step counts.
 
-        Where a link breaks at the end of an exchange some workers have them and others not: those take the state of
-        the first in the next attempt, and the step counts once.
+        If a link breaks at the end of an all-reduce, some workers have the sums and others do not. The others take the
+        state of the first in the next attempt, so the step counts once.
         """
 
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A state that was captured while a step is open, as it was before that step."""
+        """Turn a state that was captured inside an open step into the state before that step."""
 
     def evaluation_range(self, num_samples: int) -> range:
-        """This worker's part of an evaluation."""
+        """The samples that this worker evaluates, of `num_samples` in all."""
 
     def sum(self, values: Tensor) -> Tensor:
-        """The sum of all workers' values; raises Lost."""
+        """The sum of all workers' values; raises Lost if a peer is lost."""
 
     def finish(self) -> None:
-        """The last step is done: help those who are still behind."""
+        """Call after the last step: send the final state to workers that wait for it."""
 
     def close(self) -> None:
-        """Leave the others."""
+        """Leave the group."""
 
 
 class RunGroup(Group, Protocol):
-    """The group that a run is given: it also takes the run's model."""
+    """The Group of a run, which also takes the run's model."""
 
     def wrap(
         self,
@@ -102,18 +104,19 @@ class RunGroup(Group, Protocol):
         *,
         is_several: bool = False,
     ) -> nn.Module:
-        """The module whose backward exchanges gradients; how this worker's state is read and replaced.
+        """The module whose backward pass exchanges gradients.
 
-        `is_several`: the module holds several models, or several optimizers train it, with any number of backward
-        passes a step; then `total` exchanges the gradients of one of them.
+        `capture` and `restore` read and replace this worker's training state. `is_stopping`: whether a stop was
+        requested. `is_several`: the module holds several models, or several optimizers train it, with any number of
+        backward passes per step; then each `total` exchanges the gradients of one pass.
         """
 
 
 class GroupState(Group, Protocol):
-    """A group that may hand over to another one, between two steps: see `switching.SwitchingGroup`."""
+    """One state of a `switching.SwitchingGroup`: a Group that may hand over to another one between two steps."""
 
     def catch_up(self, step: int) -> int:
-        """Before `begin`: wait and take over the others' state, where this state needs that; returns the step then."""
+        """Called before `begin`; a benched worker waits here, then copies the others' state. Returns the new step."""
 
     def successor(self) -> "GroupState":
-        """The group for what comes next, asked before a step begins and after its verdict: mostly this one itself."""
+        """The next GroupState, mostly this one itself; asked before a step begins and after its commit vote."""

@@ -1,4 +1,4 @@
-"""Tells quorums of a restarted lighthouse from those of the one before: a lighthouse numbers its quorums from 1."""
+"""Distinguishes quorums of a restarted lighthouse from earlier ones: every lighthouse numbers its quorums from 1."""
 
 import time
 from enum import Enum, auto
@@ -10,7 +10,7 @@ _NONE = -1  # the number of a group before torchft has formed one
 
 
 class Quorum(NamedTuple):
-    """What all members of a quorum hear alike."""
+    """The part of the lighthouse's answer that is the same for all members of a quorum."""
 
     number: int
     replicas: tuple[str, ...]
@@ -22,7 +22,7 @@ class QuorumChoice(Enum):
     """What a worker does with a quorum."""
 
     BY_NUMBER = auto()
-    """What torchft does: form the process group anew if the number is another one than last time."""
+    """torchft's own rule: form the process group anew if the quorum's number has changed."""
     FORM_ANEW = auto()
     DECLINE = auto()
     """Spoil this step, so that the next quorum has a number that is new to all."""
@@ -31,18 +31,18 @@ class QuorumChoice(Enum):
 class QuorumHistory:
     """Judges each quorum by those before it, so that all members of a quorum form a group, or none does.
 
-    Lighthouse 1 gave number 3 to the workers A, B and C. Lighthouse 2 is found by A first, and gives number 1 and 2 to
-    A alone, and 3 to all. To B and C that looks like the quorum that they are in: by the number alone they would keep
-    their old group, while A would wait for them in the new one until it gives up.
+    Lighthouse 1 gave number 3 to the workers A, B and C. A is the first to find lighthouse 2, which gives numbers 1 and
+    2 to A alone, and 3 to all. To B and C that looks like the quorum that they are in: by the number alone B and C
+    would keep their old group, while A would wait for them in a new one until it times out.
     """
 
     def __init__(self) -> None:
         self._last: Quorum | None = None
         self._former: Quorum | None = None
-        """The last quorum of the lighthouse before this one, until all its members have been seen with this one."""
+        """The last quorum of the previous lighthouse, until all its members have been in quorums of the present one."""
         self._seen: set[str] = set()
         self.new_since = float("-inf")
-        """When the first quorum of the present lighthouse came, if it is not the first (time.monotonic)."""
+        """time.monotonic of the present lighthouse's first quorum, if there was a lighthouse before."""
 
     def judge(self, quorum: Quorum) -> QuorumChoice:
         last, self._last = self._last, quorum
@@ -52,7 +52,7 @@ class QuorumHistory:
             self.new_since = time.monotonic()
             verdict = QuorumChoice.FORM_ANEW
         elif quorum.is_even and self._former is not None and quorum[:2] == self._former[:2]:
-            # Whoever comes straight from the former lighthouse keeps its group in exactly this case.
+            # A worker that comes straight from the former lighthouse would keep its old group in exactly this case.
             verdict = QuorumChoice.DECLINE
         self._seen |= set(quorum.replicas)
         if self._former is not None and self._seen >= set(self._former.replicas):
@@ -63,8 +63,8 @@ class QuorumHistory:
 def is_of_new_lighthouse(last: Quorum, quorum: Quorum) -> bool:
     """Whether the lighthouse was restarted between two successive quorums of a worker.
 
-    A lighthouse never counts down. It gives another number when the members change, and when a member's step failed,
-    which is the only way to fall behind.
+    A lighthouse never counts down. It gives another number when the members change, and when a member's step has
+    failed; only a failed step puts a member behind the others.
     """
     if quorum.number != last.number:
         return quorum.number < last.number
@@ -72,7 +72,7 @@ def is_of_new_lighthouse(last: Quorum, quorum: Quorum) -> bool:
 
 
 class QuorumClient:
-    """The client through which torchft's manager asks for a quorum, with the history of what it was told.
+    """Wraps the client through which torchft's Manager asks for a quorum, and judges each quorum by the history.
 
     torchft calls `_quorum` on its own thread, right before `RosteredGroup.configure`.
     """
@@ -85,7 +85,7 @@ class QuorumClient:
         self.history = QuorumHistory()
 
     def _quorum(self, **question: Any) -> Any:
-        """Named by torchft."""
+        """Ask for a quorum and judge it; the name is torchft's."""
         answer = self._client._quorum(**question)
         is_even = answer.max_world_size == answer.replica_world_size
         verdict = self.history.judge(Quorum(answer.quorum_id, tuple(answer.replica_ids), is_even))
@@ -94,7 +94,7 @@ class QuorumClient:
             self._manager._quorum_id = _NONE
         self._has_declined = verdict is QuorumChoice.DECLINE
         if self._has_declined:
-            self._manager._quorum_id = answer.quorum_id  # so that torchft forms nothing
+            self._manager._quorum_id = answer.quorum_id  # the same number, so that torchft forms no group
             self._manager.report_error(RuntimeError("others take this quorum for one of the lighthouse before"))
         return answer
 

@@ -1,4 +1,4 @@
-"""Steps of all workers that share a lighthouse: each takes a part of the batch, gradients are summed over all."""
+"""Training with all workers that share a lighthouse: each takes a share of the batch, gradients are all-reduced."""
 
 import time
 from collections.abc import Callable
@@ -22,7 +22,7 @@ from potluck.engine.order.position import Slice
 
 
 class ReplicatedGroup:
-    """torchft's membership and Gloo, arranged for exact data-parallel training."""
+    """The GroupState of exact data-parallel training, with torchft's membership and process group."""
 
     waits = True
     is_benched = False
@@ -37,7 +37,7 @@ class ReplicatedGroup:
         self._settled: Roster | None = None
         """The workers of the last committed step."""
         self._has_stopped = False
-        """Whether one of them said that it was its last."""
+        """Whether one of these workers announced that it would leave after that step."""
         self._next = NextStep.WAITS
         self._attempt: StepAttempt | None = None
         self._batch_of: Callable[[int], int] | None = None
@@ -56,11 +56,11 @@ class ReplicatedGroup:
         self._batch_of = batch_of
         connection.membership.join(step)
         if self._attempt is not None and not self._attempt.is_confirmed:
-            connection.membership.answer()  # the script has left a step in the middle: torchft is still asking for it
+            connection.membership.answer()  # the script has abandoned a step, whose quorum request is still open
         connection.model.exchange.remember()
         if self._next is NextStep.PRESUMES and gathering.session is not None:
-            # Whether the part that this worker takes in the meantime is right shows before anything is exchanged, and
-            # again when all parts are added up.
+            # This worker computes its share before the quorum is known: `_confirm` checks the share before the
+            # all-reduce, and `total` checks that all shares add up.
             gathering.ask(self._settled, batch_of(0))
             session, is_confirmed, began_at = gathering.session, False, time.monotonic()
         else:
@@ -121,8 +121,8 @@ class ReplicatedGroup:
         connection, (session, attempt) = self._connection, self._under_way()
         manager, exchange = connection.membership.manager, connection.model.exchange
         if exchange.needs_state_first and session.is_behind:
-            # torchft brings the peers' state only now, too late for what this step has changed. With that state this
-            # worker takes part when all try the step again.
+            # torchft gives this worker the peers' state only now, after this step's optimizers have stepped. So spoil
+            # the step: this worker takes part in the retry, with the peers' state.
             manager.report_error(RuntimeError("this worker has only now got the others' state"))
         with connection.waits.waiting_for("gradients"):
             committed = bool(manager.should_commit())
@@ -133,7 +133,7 @@ class ReplicatedGroup:
         return committed
 
     def _confirm(self) -> tuple[GroupSession, StepAttempt]:
-        """Now the group must be known: take no part in a step that it is not at."""
+        """Wait for the quorum; if the group is at another step, change to that step."""
         connection, (_, attempt) = self._connection, self._under_way()
         assert self._batch_of is not None
         asked = time.monotonic()
@@ -145,13 +145,13 @@ class ReplicatedGroup:
         if session is not None and step != attempt.part.step:
             part = session.part(step, self._batch_of(step), connection.balance.replanner.shares(session.roster.order))
             attempt = replace(attempt, part=part, batch=self._batch_of(step))
-        # Otherwise the part stays. If somebody is missing, the parts do not add up, and the step is tried again; a
-        # newcomer that must be healed first brings nothing, and they do.
+        # Otherwise the share stays. If a worker is missing, the shares do not add up, and the step is retried. A
+        # newcomer that must be healed first has an empty share, so the shares do add up.
         self._attempt = attempt
         return self._under_way()
 
     def _settle(self, session: GroupSession, attempt: StepAttempt) -> None:
-        """The step is committed: tell who came and went, plan anew if that is due, and choose the next state."""
+        """After a commit: write the event of a changed group, replan if that is due, and choose the next GroupState."""
         connection, balance = self._connection, self._connection.balance
         roster, step, now = session.roster, attempt.part.step, time.monotonic()
         if self._settled is not None:
@@ -180,7 +180,7 @@ class ReplicatedGroup:
         if not attempt.someone_leaves:
             self._next = NextStep.PRESUMES
         if benched := balance.replanner.benched:
-            self._next = NextStep.WAITS  # the others are gone with the next step
+            self._next = NextStep.WAITS  # the benched machines leave with the next step
             if connection.place.machine in benched:
                 self._successor = sit_down(connection, roster, attempt.part.num_samples, back=self)
                 return
@@ -207,7 +207,7 @@ class ReplicatedGroup:
 
     @property
     def writes(self) -> bool:
-        """The first worker by name writes checkpoints."""
+        """Whether this worker is the first by name, which writes checkpoints."""
         return self._gathering.session is None or self._gathering.session.roster.mine == 0
 
     def evaluation_range(self, num_samples: int) -> range:

@@ -1,4 +1,4 @@
-"""Who is in the process group: published by every worker when a group forms, before anybody connects."""
+"""The members of a process group: every worker publishes its entry when a group forms, before workers connect."""
 
 import hmac
 from collections.abc import Collection
@@ -23,13 +23,13 @@ class Member:
     """A digest of the parameters' names, shapes and types: different models cannot be added up."""
     nccl: str
     introduction: WorkerIntroduction
-    """What the others plan with."""
+    """The numbers from which the others plan."""
     weights: str = ""
     """A digest of the parameters' values; empty once this worker has trained with others."""
     awaited: tuple[str, ...] = ()
-    """Workers that it trained with until the lighthouse was restarted, for a moment after it has found the new one."""
+    """The workers that it trained with before a restart of the lighthouse; empty 2 s after it has found the new one."""
     gradient_address: str = ""
-    """Where it is dialled for gradients, if they go from machine to machine without gates."""
+    """Where peers dial this worker for gradients, if gradients do not go through gates."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ class Roster:
 
     @property
     def step(self) -> int:
-        """The step that the group goes on from."""
+        """The step that the group continues from: the latest of its members' steps."""
         return max(member.step for member in self.members)
 
     @property
@@ -57,7 +57,7 @@ class Roster:
         return tuple(member.name for member in self.members)
 
     def without(self, machines: Collection[str]) -> "Roster":
-        """The members of the other machines; this worker must be one of them."""
+        """The roster without the members on these machines; this worker must stay in it."""
         left = [member for member in self.members if member.machine not in machines]
         return Roster(tuple(left), left.index(self.me))
 
@@ -67,25 +67,25 @@ class Roster:
 
     @property
     def reference(self) -> Member:
-        """Whose state counts where members of one step differ: of one who has trained, else of the first."""
+        """The member whose state the others take if members at one step differ: one that has trained, or the first."""
         candidates = [self.members[index] for index in self.participants()]
         return next((member for member in candidates if not member.weights), candidates[0])
 
     @property
     def is_whole(self) -> bool:
-        """Whether nobody waits for others to find a restarted lighthouse.
+        """Whether no member waits for workers that have not found the restarted lighthouse yet.
 
-        To go on without them would be as right, but they would have to be healed.
+        Training on without these workers would be correct too, but they would have to be healed.
         """
         return all(self.names.issuperset(member.awaited) for member in self.members)
 
     def participants(self) -> list[int]:
-        """Members that have that step's state; the others are healed first."""
+        """The indices of the members that have the latest step's state; the others are healed first."""
         return [index for index, member in enumerate(self.members) if member.step == self.step]
 
 
 def sign(secret: bytes, group: str, rank: int, member: Member) -> str:
-    """A member's entry in the store, with the proof that its writer knows the run's secret, for this group only."""
+    """A member's entry in the store, with a proof, for this group only, that its writer knows the run's secret."""
     entry = msgspec.json.encode(member).decode()
     return f"{_proof(secret, group, rank, entry)} {entry}"
 
@@ -105,9 +105,9 @@ def _proof(secret: bytes, group: str, rank: int, entry: str) -> str:
 def group_change(
     before: Roster, now: Roster, *, step: int, quorum_id: int, has_stopped: bool, stall_s: float
 ) -> GroupChanged | None:
-    """Who left and who joined between two groups; None if they have the same workers.
+    """The event that names who left and who joined between two groups; None if they have the same workers.
 
-    `step` is the first one that the new group committed, `has_stopped` whether somebody said before that it leaves.
+    `step`: the first step that the new group committed. `has_stopped`: a worker had announced that it would leave.
     """
     left, joined = _missing_in(now, before), _missing_in(before, now)
     if not left and not joined:
@@ -124,7 +124,7 @@ def group_change(
 
 
 def _missing_in(one: Roster, other: Roster) -> dict[str, list[str]]:
-    """Whom the other has and this one has not: machines, with their workers where this one has others of them."""
+    """The machines of `other` that `one` lacks; for machines in both, the workers that `one` lacks."""
     missing: dict[str, list[str]] = {machine: [] for machine in sorted(other.machines - one.machines)}
     for member in other.members:
         if member.machine in one.machines and member.name not in one.names:

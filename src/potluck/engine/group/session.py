@@ -1,4 +1,4 @@
-"""One quorum's group, from its forming until the next one's: who is in it, and which samples each worker takes."""
+"""The group of one quorum: its members, and which samples each worker takes."""
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
@@ -10,7 +10,7 @@ from potluck.planning.split import slice_of, split_by_shares
 
 @dataclass(slots=True, kw_only=True)
 class GroupSession:
-    """Made on torchft's thread, complete, when a process group has formed; then used by the training thread alone."""
+    """One quorum's group, made on torchft's thread when it has formed; then only the training thread uses it."""
 
     roster: Roster
     quorum_id: int
@@ -20,7 +20,7 @@ class GroupSession:
     def part(self, step: int, batch: int, shares: Sequence[int]) -> Slice:
         """This worker's samples of a step, by the shares of all members.
 
-        In a group's first step they are split over those that have the state: the others get it in that step.
+        In a group's first step only members that have the state take samples: the others are healed in that step.
         """
         roster = self.roster
         takers = list(range(len(roster.members)))
@@ -30,22 +30,22 @@ class GroupSession:
         return Slice(step, mine.start, mine.stop)
 
     def evaluation_part(self, num_samples: int, shares: Sequence[int]) -> range:
-        """This worker's samples of an evaluation: everybody has the state then."""
+        """This worker's samples of an evaluation; all members take samples, because all have the state."""
         return split_by_shares(num_samples, shares)[self.roster.mine]
 
     @property
     def is_behind(self) -> bool:
-        """Whether this worker gets the others' state in the group's first step."""
+        """Whether this worker is healed in the group's first step."""
         return not self.has_committed and self.roster.mine not in self.roster.participants()
 
     @property
     def heals_somebody(self) -> bool:
-        """Whether a member gets another's state in the group's first step."""
+        """Whether any member is healed in the group's first step."""
         if self.has_committed:
             return False
         reference, step = self.roster.reference, self.roster.step
         return any(m.step != step or m.weights not in ("", reference.weights) for m in self.roster.members)
 
     def without(self, machines: Collection[str]) -> "GroupSession":
-        """The same after these machines have left the ring."""
+        """The session without the members on these machines."""
         return replace(self, roster=self.roster.without(machines))

@@ -2,7 +2,7 @@
 
 DDP's reducer expects one forward and one backward pass of one model. A script with two models calls them in any order
 and number before a backward pass that may reach one of them or both. So here a backward pass is local; then the
-workers agree which parameters got a gradient from anybody, and sum those.
+workers agree which parameters got a gradient on any worker, and sum the gradients of those.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from potluck.planning.replanning.cost_report import CostReport
 
 
 class SeveralExchange(GradientExchange):
-    """The same exchange as for one model, but after the backward pass, and as often in a step as there are passes."""
+    """GradientExchange for several models or optimizers: an all-reduce after every backward pass, not during it."""
 
     needs_state_first = True
 
@@ -27,10 +27,10 @@ class SeveralExchange(GradientExchange):
         return model
 
     def exchange_in(self, *, this_pass: bool) -> None:
-        """A backward pass is local in any case."""
+        """Nothing to do: every backward pass is local."""
 
     def begin(self, contribution: Contribution, told: CostReport, roster: Roster) -> None:
-        """What is to be told is told with the gradients: BatchNorm's statistics are complete then."""
+        """Only store the arguments: `end` sends them with the gradients, when BatchNorm's statistics are complete."""
         self._to_tell = contribution, told, roster
 
     def end(self) -> tuple[GradientSums, list[CostReport]]:
@@ -60,7 +60,7 @@ class SeveralExchange(GradientExchange):
 
 
 def _buckets(parameters: list[Tensor], most_bytes: int) -> Iterator[list[Tensor]]:
-    """Neighbours of one kind, in messages of about that many bytes."""
+    """Consecutive parameters of one type, in buckets of at most `most_bytes`; a larger parameter has its own."""
     bucket: list[Tensor] = []
     size = 0
     for parameter in parameters:

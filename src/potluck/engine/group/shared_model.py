@@ -1,4 +1,4 @@
-"""The model as a group holds it: its gradients are exchanged, its state is read by peers and replaced by theirs."""
+"""A model inside a group: its gradients are exchanged, peers read its state, and a peer's state may replace it."""
 
 import hashlib
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ _DIGEST_BYTES = 1 << 24
 
 
 class SharedModel:
-    """A model, the exchange of its gradients, and the script's whole training state around it."""
+    """A model, the exchange of its gradients, and access to the script's whole training state."""
 
     def __init__(self, model: nn.Module, exchange: GradientExchange, states: States, *, is_several: bool) -> None:
         self.exchange = exchange
@@ -28,27 +28,27 @@ class SharedModel:
 
     @property
     def wrapped(self) -> nn.Module:
-        """What the script's forward pass goes through."""
+        """The module that the script's forward pass calls."""
         return self.exchange.wrapped if self._passage is None else self._passage
 
     def exchange_in(self, *, this_pass: bool, is_alone: bool) -> None:
-        """How the next forward and backward pass go: alone, past DDP; with others, with an exchange or without."""
+        """Set how the next pass runs: past DDP if alone, else through DDP, with all-reduce (`this_pass`) or without."""
         if self._passage is not None:
             self._passage.is_straight = is_alone
         self.exchange.exchange_in(this_pass=this_pass and not is_alone)
 
     def heal(self, state: dict[str, Any]) -> None:
-        """A peer's state replaces this worker's, in the middle of a step."""
+        """Replace this worker's state by a peer's, in the middle of a step."""
         self._states.replace(state)
         self.exchange.remember()  # if the step is spoiled, these are the buffers to go back to
         self.__dict__.pop("weights", None)
 
     def whole_state(self) -> dict[str, Any]:
-        """The training state between two steps, also while one is open."""
+        """The training state after the last committed step, also while a step is open."""
         return self.between_steps(self._states.read())
 
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A state that was captured while a step is open, as it was before that step."""
+        """Turn a state that was captured inside an open step into the state before that step."""
         return {**state, "model": self.exchange.between_steps(state["model"])}
 
     @cached_property
@@ -73,7 +73,7 @@ class Passage(nn.Module):
 
 
 def _digest(tensors: Iterable[Tensor]) -> str:
-    """A digest of what is in the tensors."""
+    """A digest of the tensors' values."""
     digest = hashlib.sha256()
     for tensor in tensors:
         for piece in chunks(tensor, _DIGEST_BYTES):

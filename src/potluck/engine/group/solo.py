@@ -1,4 +1,4 @@
-"""A run of one worker: no lighthouse, no exchange, no vote."""
+"""The Group of a run with one worker: no lighthouse, no all-reduce, no commit vote."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ from potluck.engine.order.position import Slice
 
 
 class SoloGroup:
-    """A run of one worker: every part is the whole, every verdict its own."""
+    """A group of one worker: its share is the whole batch, and every step is committed."""
 
     writes = True
     is_benched = False
@@ -40,7 +40,7 @@ class SoloGroup:
         return Slice(step, 0, batch)
 
     def exchange_in(self, *, this_pass: bool) -> None:
-        """Nobody to exchange with."""
+        """Nothing to do: there is no peer."""
 
     def announce(
         self,
@@ -58,7 +58,7 @@ class SoloGroup:
         return self._total
 
     def begin_change(self) -> None:
-        """Nobody reads it."""
+        """Nothing to do: no peer reads the state."""
 
     def commit(self) -> bool:
         return True
@@ -73,7 +73,7 @@ class SoloGroup:
         return values
 
     def finish(self) -> None:
-        """Nobody to help."""
+        """Nothing to do: no peer waits for the state."""
 
     def close(self) -> None:
-        """Nobody to leave."""
+        """Nothing to do: there is no peer."""

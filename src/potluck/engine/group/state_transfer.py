@@ -1,7 +1,7 @@
 """How a worker that is behind gets the training state of a peer.
 
-Each worker listens on its own address. Both sides prove that they know the run's secret before anything else is said,
-tensors travel as raw bytes in chunks, and a keyed checksum over all of it stands at the end. Nothing is unpickled.
+Each worker listens on its own address. Both sides prove that they know the run's secret before anything else is sent;
+tensors travel as raw bytes in chunks, with a keyed checksum over all of them at the end. Nothing is unpickled.
 """
 
 import hmac
@@ -33,17 +33,17 @@ _HANDSHAKE_S = 5.0
 _FOLLOWER_S = 60.0
 NEWEST = -1  # asks for whatever step the peer is at
 FINAL = -2  # asks for the state at the end of training, and waits for it
-_OPENS_S = 1.5  # a follower waits so long for the end of an optimizer's step
+_OPENS_S = 1.5  # how long a follower waits for the end of an optimizer's step
 _HAND_OVER_S = 5.0
 _SILENCE_S = 2.0  # a peer that sends nothing for so long is given up, and the next one is asked
 
 
 class BusyError(ConnectionError):
-    """The peer is there, and does not give away the state that it was asked for: another peer is asked."""
+    """The peer is alive, but cannot give the requested state now."""
 
 
 class StateExchange(CheckpointTransport):  # type: ignore[misc]
-    """Serves this worker's state while it stands still, and fetches a peer's."""
+    """Serves this worker's state to peers while nothing changes it, and fetches a peer's."""
 
     def __init__(self, address: str, secret: bytes) -> None:
         self._secret = secret
@@ -59,17 +59,17 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._thread.start()
 
     def open(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
-        """From now on the state of this step may be read: nothing changes it before `disallow_checkpoint`."""
+        """Let peers read the state of this step: nothing may change it before `disallow_checkpoint`."""
         with self._still:
             self._open = (step, capture)
             self._still.notify_all()
 
     def finish(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
-        """Training is over: whoever waits for the end gets this state."""
+        """Training is over: send this state to the peers that wait for the final state."""
         self._give_to_followers(step, capture, _FOLLOWER_S)
 
     def hand_over(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
-        """This worker stops before the end: whoever waits for the end goes on from this state."""
+        """This worker stops before the end: send this state to the peers that wait, so that they continue from it."""
         self._give_to_followers(step, capture, _HAND_OVER_S)
 
     def _give_to_followers(self, step: int, capture: Callable[[], dict[str, Any]], most_s: float) -> None:
@@ -85,14 +85,14 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         return self._address
 
     def send_checkpoint(self, dst_ranks: list[int], step: int, state_dict: dict[str, Any], timeout: timedelta) -> None:
-        """Nothing to do: a peer asks when it wants the state, and `open` has made it readable."""
+        """Nothing to do: a peer fetches the state itself, once `open` has made it readable."""
 
     def disallow_checkpoint(self) -> None:
         with self._still:
             self._open = None
 
     def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> dict[str, Any]:
-        """The state of that step from the peer that torchft named, or from any other that has it whole."""
+        """The state of that step from the peer that torchft named, or from any other member that has it."""
         deadline = time.monotonic() + timeout.total_seconds()
         failures = []
         for peer in dict.fromkeys([metadata, *self.peers()]):
@@ -131,7 +131,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             threading.Thread(target=self._serve, args=(connection,), name="potluck-state-peer", daemon=True).start()
 
     def _serve(self, connection: socket.socket) -> None:
-        # A peer that breaks off or does not know the secret is its own problem; training goes on.
+        # A peer that breaks off or does not know the secret must not disturb training.
         with suppress(OSError, GroupError), connection:
             connection.settimeout(_HANDSHAKE_S)
             greeting = _receive(connection, len(_HELLO) + _NONCE_BYTES)
@@ -162,7 +162,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 connection.sendall(_ANSWER.pack(0, 0))
                 return
             header, tensors = describe(self._open[1]())
-            if step < 0:  # nobody waits for a peer that only follows: it gets a copy, however long that travels
+            if step < 0:  # no step waits for a follower: send a copy, however long that takes
                 tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
         tag = hmac.new(key, header, "sha256")
@@ -179,7 +179,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
     def _stands_at(self, step: int) -> bool:
         return self._open is not None and self._open[0] == step
 
-    # The side that needs it
+    # The side that needs the state
 
     def _fetch(self, peer: str, step: int, deadline: float) -> dict[str, Any]:
         with socket.create_connection(host_and_port(peer), timeout=_left(deadline, _SILENCE_S)) as connection:
@@ -192,10 +192,10 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             connection.sendall(self._proof(b"client", mine, theirs) + _REQUEST.pack(step))
             header_size: int
             if step == FINAL:
-                connection.settimeout(None)  # until training ends, or the peer does
+                connection.settimeout(None)  # until training or the peer ends
             has_it, header_size = _ANSWER.unpack(_receive(connection, _ANSWER.size))
             if step == FINAL:
-                deadline = time.monotonic() + _FOLLOWER_S  # the wait for the end was not the transfer's
+                deadline = time.monotonic() + _FOLLOWER_S  # the wait for the end does not count
             if not has_it or header_size > _LARGEST_HEADER:
                 raise BusyError(f"it is not at step {step}")
             header = _receive(connection, header_size)

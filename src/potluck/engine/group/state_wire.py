@@ -48,7 +48,7 @@ def rebuild(tree: Any, tensors: list[Tensor]) -> Any:
 
 
 def chunks(tensor: Tensor, size: int) -> Iterator[memoryview]:
-    """The bytes of a tensor, a piece at a time; writing into a CPU tensor's pieces fills it."""
+    """The bytes of a tensor in chunks of at most `size` bytes; writing into a CPU tensor's chunks fills the tensor."""
     flat = tensor.detach().reshape(-1)
     step = max(1, size // max(1, tensor.element_size()))
     for start in range(0, flat.numel(), step):

@@ -1,4 +1,4 @@
-"""What torch, torchft and Gloo print goes into the worker's log file; the terminal is for people."""
+"""Redirects what torch, torchft and Gloo print into the worker's log file, away from the terminal."""
 
 import logging
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 class NativeNoise:
-    """Sends everything that is written to this process's stderr below Python into a file.
+    """Redirects what native code writes to stderr, and the logs of torchft and torch.distributed, into a file.
 
     Python's own stderr (tracebacks, our lines) still reaches the terminal.
     """
@@ -28,7 +28,7 @@ class NativeNoise:
             logger.propagate = False
 
     def close(self) -> None:
-        """Give stderr back."""
+        """Restore stderr and the loggers."""
         for logger in self._loggers:
             logger.removeHandler(self._handler)
             logger.propagate = True

@@ -1,6 +1,6 @@
-"""Which of its states a worker's group is in: with others, by itself for a while, or on the bench.
+"""Switches between the states of a worker's group: with others, alone for a while, or on the bench.
 
-A state is one file with one class (`GroupState`), and names its own successor; `join_others` chooses the first.
+Each state is one class (`GroupState`) in one file, and names its own successor; `join_others` chooses the first.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from potluck.measuring.step_timer import StepTimer
 
 
 class SwitchingGroup:
-    """The group that the training loop sees: hands every call to the state at hand, and changes it between steps."""
+    """The Group of the training loop: forwards every call to the current GroupState, and switches it between steps."""
 
     waits = True
 
@@ -102,6 +102,6 @@ def join_others(
     balance: Balance,
     timer: StepTimer,
 ) -> SwitchingGroup:
-    """One worker's group: it trains with all others that find the lighthouse, until a state says otherwise."""
+    """One worker's group, which begins by training with all workers that share the lighthouse."""
     connection = Connection(place, say=say, tell=tell, leave=leave, balance=balance, timer=timer)
     return SwitchingGroup(connection, ReplicatedGroup(connection))

@@ -1,4 +1,4 @@
-"""How long to wait for peers in a step: a multiple of what steps have been taking, not one constant."""
+"""How long to wait for peers in a step: a multiple of the recent steps' duration, not one constant."""
 
 from collections import deque
 from datetime import timedelta
@@ -19,9 +19,9 @@ class StepTimeout:
         self._extra_s = 0.0
 
     def timeout(self) -> timedelta:
-        """Three times a slow recent step and a second; generous until a few steps are known.
+        """One second plus three times a slow recent step (80th percentile); generous until a few steps are known.
 
-        A few that took much longer, because a machine was lost or the lighthouse was away, say nothing of the next.
+        The percentile ignores a few much longer steps, in which a machine was lost or the lighthouse was restarted.
         """
         known = len(self._step_s) >= self._num_known
         usual = 1.0 + 3 * sorted(self._step_s)[len(self._step_s) * 4 // 5] if known else _UNKNOWN_S
@@ -33,13 +33,13 @@ class StepTimeout:
         self._extra_s = 0.0
 
     def spoiled(self, *, someone_left: bool) -> None:
-        """If nobody left, somebody is alive and slow: wait longer, or the step would be spoiled for ever."""
+        """If no worker has left, one is alive but slow: double the timeout, or the step would be spoiled for ever."""
         self._stretch = 1.0 if someone_left else min(self._stretch * 2, 64.0)
 
     def healing(self, num_bytes: int, slowest_bytes_per_s: float = 1e6) -> None:
-        """A peer fetches the whole state before it can take part in this step."""
+        """Extend the timeout of this step: a peer first fetches the whole state."""
         self._extra_s = 5.0 + num_bytes / slowest_bytes_per_s
 
     def grown(self) -> None:
-        """A new peer may be slower than any before."""
+        """Forget the steps so far: a new peer may be slower than any before."""
         self._step_s.clear()

@@ -1,4 +1,4 @@
-"""What a worker waits for: a wait for other workers that lasts long is told as an event, so that somebody can act."""
+"""Reports long waits for other workers, so that the host or a person can act."""
 
 import threading
 import time
@@ -13,9 +13,9 @@ _LOOK_S = 1.0
 
 
 class LongWaits:
-    """Adds up the waits since the last committed step; `tell` gets their seconds and what is waited for.
+    """Sums up the waits since the last committed step; calls `tell(seconds, what)` from `tell_after_s` on.
 
-    `tell` is called in a thread of its own: the worker itself may be inside a wait of native code.
+    `tell` runs on a thread of its own, because the training thread may be blocked in native code.
     """
 
     def __init__(self, tell: Callable[[float, str], None], tell_after_s: float = _TELL_AFTER_S) -> None:
@@ -29,7 +29,7 @@ class LongWaits:
 
     @contextmanager
     def waiting_for(self, what: str) -> Iterator[None]:
-        """Inside, this worker waits."""
+        """Count the time inside as a wait for `what`."""
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, name="potluck-waits", daemon=True)
             self._thread.start()
@@ -41,7 +41,7 @@ class LongWaits:
             self._since = None
 
     def committed(self) -> None:
-        """A step is done: what was waited for has come."""
+        """A step is committed: sum up from 0 again."""
         self._waited_s = 0.0
 
     def close(self) -> None:
