@@ -33,6 +33,7 @@ def run(
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
     from potluck.meeting.transfer.bundle import pack
+    from potluck.meeting.transfer.packages import imported_packages, requirements
     from potluck.meeting.wire import RunTask
     from potluck.report.outlets import check_outlet
 
@@ -56,9 +57,11 @@ def run(
             "or join first: potluck join LINE, with the line that potluck host prints on another machine",
         )
     with ClusterClient(home) as cluster:
-        bundle = pack((folder or script.parent).absolute(), script.absolute())
+        packed = (folder or script.parent).absolute()
+        bundle = pack(packed, script.absolute())
         cluster.send_bundle(bundle)
-        task = RunTask(bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [])
+        needed = requirements(imported_packages(packed, Path(bundle.entry)))
+        task = RunTask(bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [], requirements=needed)
         started = cluster.start(placement.request(task, cluster.membership.machine, name=name, resume=resume))
         print(
             f"{script.name} and its folder: {counted(bundle.num_files, 'file')}, "

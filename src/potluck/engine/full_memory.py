@@ -32,7 +32,7 @@ class MemoryLimit:
         if self._micro_batch is None and cap is not None and cap < batch_size:
             self._parts.journal.say(
                 f"{self._parts.machine} takes at most {counted(cap, 'sample')} at once: more do not fit into its "
-                "memory; a larger part is cut into pieces, with the same result"
+                "memory; a larger share is computed in several micro-batches, with the same result"
             )
 
     @contextmanager

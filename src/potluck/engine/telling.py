@@ -47,6 +47,7 @@ class ScriptTeller:
                 self._told_at = self._clock()
                 self._tell(begin_line(began, state))
             case EpochEnded() as ended if self._is_due():
+                self._told_at = self._clock()
                 self._tell(epoch_line(ended, state))
             case Notice(text=text):
                 self._tell(text)

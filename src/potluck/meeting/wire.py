@@ -13,6 +13,8 @@ from potluck.meeting.questions import Answer, Ask
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
 MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}==[A-Za-z0-9._!-]{1,50}$")]
+"""A distribution and its version; the characters are safe to paste into a shell."""
 Short = Annotated[str, Field(max_length=300)]
 Typed = Annotated[str, Field(max_length=4000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
@@ -163,6 +165,8 @@ class RunTask(WireMessage):
     bundle: Digest | None = None
     entry: Short = ""
     arguments: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=1000)
+    requirements: dict[Name, Requirement] = Field(default={}, max_length=1000)
+    """Of the packages that the script imports: the distributions on the machine that started the run."""
 
 
 class Assignment(WireMessage):

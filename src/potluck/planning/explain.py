@@ -87,13 +87,14 @@ def _shares(cluster: Cluster, plan: Plan) -> Iterator[str]:
         if share == 0:
             continue
         cost, wait_s = worker.compute, plan.prediction.straggler_wait_s(index)
-        pieces = "" if cost.memory_cap is None or share <= cost.memory_cap else f" in pieces of {cost.memory_cap}"
+        is_whole = cost.memory_cap is None or share <= cost.memory_cap
+        micro_batches = "" if is_whole else f" in micro-batches of {cost.memory_cap}"
         shape = f"{seconds_text(cost.fixed_s)} a step and {seconds_text(cost.per_sample_s)} a sample"
         if cost.curve:
             shape = "as measured at several sizes"
         wait = f", then waits {seconds_text(wait_s)}" if wait_s > 0 else ""
         work = f"{seconds_text(plan.prediction.work_s[index])} of work ({shape})"
-        yield f"{worker.name} takes {counted(share, 'sample')}{pieces}: {work}{wait}"
+        yield f"{worker.name} takes {counted(share, 'sample')}{micro_batches}: {work}{wait}"
 
 
 def _first_sample(cluster: Cluster, machine: str) -> list[float]:

@@ -25,6 +25,8 @@ def end(number):
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where tests run in the background of a script
 deadline = StopDeadline(end, limit_s=0.3)
+with deadline.watching():
+    pass  # a script may train in several loops
 with StopRequest().listening(), deadline.watching():
     deadline.allow()
     print("waits", flush=True)

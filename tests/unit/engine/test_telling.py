@@ -10,7 +10,7 @@ import potluck
 from potluck.engine.telling import ScriptTeller
 from potluck.events.log import read_records
 from potluck.events.state import RunState
-from potluck.events.types import LinePrinted, Record, StepCommitted
+from potluck.events.types import EpochEnded, LinePrinted, Record, StepCommitted
 from tests.training import train
 
 SCRIPT = """
@@ -78,6 +78,17 @@ def test_a_long_run_gets_a_line_every_few_seconds_and_no_more(capfd, tmp_path):
     lines = capfd.readouterr().err.splitlines()
     assert len(lines) == 12
     assert "epoch 1/1  step 80/1000  loss 0.5000  128 samples/s  57.5 s left" in lines[0]
+
+
+def test_a_line_of_an_epoch_is_a_line(capfd, tmp_path):
+    now = [0.0]
+    teller = ScriptTeller(tmp_path, clock=lambda: now[0])
+    state = RunState(num_epochs=2, last_step=4)
+    now[0] += 6
+    teller(Record(sequence=1, time=now[0], event=EpochEnded(epoch=0, step=2, samples=8, loss=0.5, seconds=6.0)), state)
+    step = StepCommitted(step=3, epoch=1, samples=8, loss=0.5, seconds=0.1)
+    teller(Record(sequence=2, time=now[0], event=step), state)
+    assert len(capfd.readouterr().err.splitlines()) == 1
 
 
 def test_it_costs_next_to_nothing(tmp_path):

@@ -52,6 +52,15 @@ def test_a_real_crash_keeps_the_frames_of_the_scripts_folder(tmp_path):
     assert lines[-1].startswith("RuntimeError: mat1 and mat2 shapes")
 
 
+def test_frames_of_potluck_are_left_out_wherever_it_is_installed(tmp_path):
+    script = f"from potluck.core.plain_file import read_plain\nread_plain({str(tmp_path / 'missing')!r})\n"
+    whole = crash_of(tmp_path, script)
+    assert "potluck/core/plain_file.py" in whole
+    short = own_frames(whole[whole.index("Traceback") :].strip(), tmp_path)
+    assert 'File "train.py", line 2' in short
+    assert "potluck/core" not in short
+
+
 def test_chained_exceptions_keep_their_own_frames(tmp_path):
     script = "try:\n    1 / 0\nexcept ZeroDivisionError as error:\n    raise ValueError('no') from error\n"
     short = own_frames(crash_of(tmp_path, script), tmp_path)

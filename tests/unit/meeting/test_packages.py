@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from potluck.meeting.transfer.packages import imported_packages, missing_packages, not_importable, to_install
+from potluck.meeting.transfer.packages import imported_packages, missing_packages, not_importable, requirements
+from potluck.meeting.wire import RunTask
 
 
 def write(folder, files):
@@ -64,6 +65,8 @@ def test_what_is_missing_here_is_found_without_importing(tmp_path, monkeypatch):
 
 
 def test_pip_gets_the_name_of_the_distribution():
-    assert to_install(["yaml"])[0].startswith("PyYAML==")
-    assert to_install(["surely_not_there"]) == ["surely_not_there"]
-    assert "+" not in to_install(["torch"])[0]
+    found = requirements(["yaml", "surely_not_there", "torch"])
+    assert found["yaml"].startswith("PyYAML==")
+    assert "+" not in found["torch"]
+    assert "surely_not_there" not in found
+    assert RunTask(requirements=found).requirements == found

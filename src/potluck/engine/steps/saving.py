@@ -43,7 +43,7 @@ class Saving:
             self.wait()
             self._save_again_at = math.inf
             self._writer.save(self._name(), self._position.step, self._capture())
-        self._saved_step = self._position.step
+            self._saved_step = self._position.step
 
     def save_at_the_end(self) -> None:
         """Called when the script ends training: save the steps that no checkpoint has, and wait for the file."""

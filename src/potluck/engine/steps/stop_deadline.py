@@ -52,6 +52,7 @@ class StopDeadline:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
+        self._is_over.clear()  # a script may train in several loops
         reading, writing = os.pipe()
         os.set_blocking(writing, False)
         before = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)

@@ -14,7 +14,7 @@ from potluck.meeting.agent.messages import AgentPlace, RunPrepared
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.transfer.bundle import BundleCache, unpack
-from potluck.meeting.transfer.packages import missing_packages, to_install
+from potluck.meeting.transfer.packages import missing_packages
 from potluck.meeting.transfer.selection import check_entry, check_script
 from potluck.meeting.wire import Assignment
 
@@ -77,8 +77,9 @@ def fetch_script(membership: HostMembership, home: Home, assignment: Assignment)
     check_entry(place, Path(task.entry))
     missing = missing_packages(place, Path(task.entry))
     if missing:
+        to_install = [task.requirements.get(package, package) for package in missing]
         raise MeetingError(
             f"{membership.machine} does not have {', '.join(missing)}, which {task.entry} imports",
-            fix=f"on {membership.machine}: pip install {' '.join(to_install(missing))}",
+            fix=f"on {membership.machine}: pip install {' '.join(to_install)}",
         )
     return place

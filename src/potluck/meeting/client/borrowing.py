@@ -47,10 +47,11 @@ def _copy_events(cluster: ClusterClient, folder: RunFolder) -> dict[str, Any]:
     offsets: dict[str, int] = {}
     while True:
         chunks, run = cluster.read_on(folder.name, offsets)
+        sizes = [chunk["next_offset"] - offsets.get(chunk["file"], 0) for chunk in chunks]
         for chunk in chunks:
             offsets[chunk["file"]] = chunk["next_offset"]
             if _EVENTS.fullmatch(chunk["file"]):
-                with (folder.path / chunk["file"]).open("a") as file:
+                with (folder.path / chunk["file"]).open("a", encoding="utf-8") as file:
                     file.write(chunk["text"])
-        if all(len(chunk["text"]) < _FULL_BYTES for chunk in chunks):
+        if max(sizes, default=0) < _FULL_BYTES:
             return run

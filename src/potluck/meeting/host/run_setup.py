@@ -17,6 +17,11 @@ def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> t
 
     assert request.task.settings is not None
     asked, recorded = resolve([request.task.settings], runs_dir)
+    if asked.resume_from is not None:
+        raise MeetingError(
+            "--resume-from names a file that the other machines do not have",
+            fix="use --resume with the run's --experiment-name, or train here alone with --solo",
+        )
     # Each machine chooses where it keeps data, unless the request chose for all.
     settings = complete(asked, data_dir=Path("data"), num_workers=num_workers).but(data_dir=asked.data_dir)
     if recorded is not None:
@@ -28,11 +33,6 @@ def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> t
     values = settings_to_record(settings)
     _record(folder, values)
     kept = {**values, "resume": settings.resume}
-    if settings.resume_from is not None:
-        raise MeetingError(
-            "--resume-from names a file that the other machines do not have",
-            fix="use --resume with the run's --experiment-name, or train here alone with --solo",
-        )
     return folder, RunTask(settings=kept), recorded is not None
 
 

@@ -41,17 +41,14 @@ def imported_packages(script_folder: Path, entry: Path) -> list[str]:
     return sorted(needed - set(sys.stdlib_module_names) - _BY_POTLUCK)
 
 
-def to_install(packages: Iterable[str]) -> list[str]:
-    """Arguments for pip install: names and versions of this machine's distributions that hold these packages."""
+def requirements(packages: Iterable[str]) -> dict[str, str]:
+    """For each package that this machine has: the name and version of its distribution, as pip install takes them."""
     holders = metadata.packages_distributions()
-    return sorted(
-        {
-            f"{name}=={metadata.version(name)}".split("+")[0]
-            for package in packages
-            for name in holders.get(package, [])[:1]
-        }
-        | {package for package in packages if package not in holders}
-    )
+    return {
+        package: f"{holders[package][0]}=={metadata.version(holders[package][0])}".split("+")[0]
+        for package in packages
+        if package in holders
+    }
 
 
 def _is_importable(package: str) -> bool:

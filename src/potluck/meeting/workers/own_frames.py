@@ -4,8 +4,10 @@ import re
 import sysconfig
 from pathlib import Path
 
+import potluck
+
 _FRAME = re.compile(r'^  File "(?P<path>[^"]*)", line \d+')
-_POTLUCK = str(Path(__file__).parents[1])
+_POTLUCK = str(Path(potluck.__file__).parent)
 _LIBRARIES = {_POTLUCK, *(sysconfig.get_paths()[kind] for kind in ("stdlib", "platstdlib", "purelib", "platlib"))}
 
 
