@@ -15,6 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from potluck.gates.identity import Identity
+from potluck.gates.loopback import MOST_MACHINES
 
 PIECE_BYTES = 1 << 18
 _FIRST_BYTES = 1 << 15  # first piece of a message: small, so that sending begins before the rest is encrypted
@@ -56,7 +57,7 @@ def anybody(identity: Identity) -> ssl.SSLContext:
     return context
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=MOST_MACHINES)  # one for each: the host dials all members in turn
 def towards(identity: Identity, certificate: str) -> ssl.SSLContext:
     """The context for dialling one machine: it accepts that machine's certificate only."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, identity)

@@ -143,7 +143,7 @@ class Balance:
 
     @property
     def is_heir(self) -> bool:
-        """Whether this benched machine takes over if the only machine that trains is lost."""
+        """Whether this benched machine is the one that keeps a recent copy of the only machine that trains."""
         assert self.replanner.in_force is not None
         return heir_of(self.replanner.in_force) == self._machine
 

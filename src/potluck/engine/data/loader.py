@@ -82,6 +82,9 @@ class SharedLoader:
         return self.order.drop_last
 
     def __iter__(self) -> Iterator[Any]:
+        """Yield this worker's micro-batches of each step. A step that did not commit leaves `position.step` as it is,
+        so the next turn of this loop is its retry.
+        """
         progress, position, order = self._progress, self._progress.position, self.order
         progress.begin_epoch()
         while position.step < position.last_step:

@@ -22,7 +22,8 @@ _LEAST_PACE_S = 2.0  # between two copies from which the others' step time is co
 class Bench:
     """Copies the state of the workers that train, and waits until this worker's next probe step is due.
 
-    `is_heir`: one machine trains alone, and this worker takes over if that machine is lost, so it copies often.
+    `is_heir`: one machine trains alone, and this worker is the fastest one on the bench. It copies often, so that the
+    benched machines have a recent state to go on from if that machine is lost.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Bench:
         return self._final is not None and (last_step is None or int(self._final["step"]) >= last_step)
 
     def is_left_to_me(self, last_step: int | None) -> bool:
-        """Whether this worker must take over: the others are gone, or the last one stopped early and sent its state."""
+        """Whether the benched workers go on alone: the others are gone, or the last one stopped and sent its state."""
         return self.is_deserted or (self._final is not None and not self.is_over(last_step))
 
     def wait(self, is_stopping: Callable[[], bool]) -> None:

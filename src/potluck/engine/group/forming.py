@@ -5,7 +5,7 @@ that with `Membership.ask` and waits for its end with `Membership.answer`; betwe
 computes, and touches nothing that torchft's thread writes. The two threads share data only through `RosteredGroup`:
 
 - The training thread writes `RosteredGroup.introduction` before it asks. No code changes these values afterwards, so
-  that torchft's thread may read them at any time; only `introduce` does.
+  that torchft's thread may read them at any time; only `introduce` reads them.
 - torchft's thread writes every other attribute of `RosteredGroup`. The training thread reads them after `answer`.
 - Also on torchft's thread, before and after `configure`: `quorums.QuorumClient._quorum`, which judges the lighthouse's
   answer, and `state_transfer.StateExchange`, through which a state is captured for a peer or fetched from one.

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from torchft.coordination import LighthouseServer
 
 _HEARTBEAT_TIMEOUT_MS = 1000
-_JOIN_TIMEOUT_MS = 15_000
+_JOIN_TIMEOUT_MS = 15_000  # for members that send heartbeats but have not asked: longer than LEASE_S
 _QUORUM_TICK_MS = 20
 _NATIVE = "torchft._torchft"
 

@@ -50,8 +50,8 @@ class LocalRun:
             for number in assignment.workers
         }
         self._told_crashes: set[str] = set()
-        self._stage: Literal["new", "prepared", "started", "resting", "stopping"] = "new"
-        """`prepared` begins when preparation starts; the workers' states say whether it has ended."""
+        self._stage: Literal["new", "preparing", "started", "resting", "stopping"] = "new"
+        """`preparing` lasts until the workers start; their states say whether preparation has ended."""
         self._started_with = 0
         """The number of workers that the whole run expected when this machine's workers were started."""
         self._num_starts = 0
@@ -122,7 +122,7 @@ class LocalRun:
         if self._stage == "stopping":
             self._set_all("stopped")
         elif self.is_training:
-            self._stage = "resting" if self._stage == "resting" else "prepared"
+            self._stage = "resting" if self._stage == "resting" else "preparing"
             for number, report in self._reports.items():
                 if report.state == "running":
                     self._reports[number] = report.model_copy(update={"state": "ready"})
@@ -140,7 +140,7 @@ class LocalRun:
             self._end_rest()
         elif order in ("prepare", "go") and self._stage == "new":
             self._prepare()
-        elif order == "go" and self._stage == "prepared":
+        elif order == "go" and self._stage == "preparing":
             if _is_member(self._gates, self._place.membership.machine) and any(
                 report.state == "ready" for report in self._reports.values()
             ):
@@ -154,7 +154,7 @@ class LocalRun:
 
     def stop(self) -> None:
         """Ask the workers to stop after their step."""
-        if self._stage in ("new", "prepared"):
+        if self._stage in ("new", "preparing"):
             self._set_all("stopped")
         elif self._stage != "stopping" and self.is_training:
             self._send(StopWorkers(run=self.name))
@@ -169,12 +169,12 @@ class LocalRun:
     def _end_rest(self) -> None:
         """This machine reaches the others again: make its workers ready to start again once they have ended."""
         if not self.is_training:
-            self._stage = "prepared"
+            self._stage = "preparing"
             for number, report in self._reports.items():
                 self._reports[number] = report.model_copy(update={"state": "ready", "message": ""})
 
     def _prepare(self) -> None:
-        self._stage = "prepared"
+        self._stage = "preparing"
         place, assignment, folder, post = self._place, self.assignment, self.folder, self._post
         threading.Thread(
             target=lambda: post(prepare(place, assignment, folder)), name="potluck-prepare", daemon=True

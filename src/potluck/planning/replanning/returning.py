@@ -19,7 +19,7 @@ class FasterWith:
 
 
 def heir_of(in_force: Proposal) -> str:
-    """The benched machine that continues the run if the only machine that trains is lost; empty if several train."""
+    """The fastest benched machine, which copies the state of the only machine that trains; empty if several train."""
     cluster, plan = in_force.cluster, in_force.plan
     if len(cluster.machines) - len(plan.benched) > 1:
         return ""

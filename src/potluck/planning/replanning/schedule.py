@@ -32,7 +32,7 @@ _LATE = PlanCheck(LEAST_GAIN, _STREAK)
 
 
 def check_after(num_commits: int) -> PlanCheck | None:
-    """The check that is due after so many commits since a group formed or its plan changed urgently, if any."""
+    """The check due at the commit after so many commits since a group formed or its plan changed urgently, if any."""
     if num_commits > max(_EARLY):
         return None if num_commits % _EVERY else _LATE
     return _EARLY.get(num_commits)
