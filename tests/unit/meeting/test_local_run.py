@@ -41,7 +41,7 @@ class Machine:
         self.run.advance()
 
     def train(self):
-        self.run._stage = "prepared"
+        self.run._stage = "preparing"
         self.run.hear_prepared(RunPrepared(run="one", start_number=1, working_folder=self.folder))
         self.follow("go")
 

@@ -3,6 +3,7 @@
 import pytest
 
 from potluck.meeting.host.pairs import link_lines, pair_links
+from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.wire import LinkReport, Reach
 from tests.unit.meeting.test_doorway import facts
@@ -19,8 +20,8 @@ def roster(tmp_path):
 
 
 def tell(roster, source, target, way, **more):
-    links = roster.machines[source].links
-    roster.change(source, links=[*links, LinkReport(machine=target, way=way, **more)])
+    links = roster.machines[source].links.by_machine.values()
+    roster.change(source, links=ReportedLinks.of([*links, LinkReport(machine=target, way=way, **more)]))
 
 
 def test_a_link_is_direct_if_one_side_could_dial(roster):

@@ -5,6 +5,7 @@ import pytest
 from potluck.events.log import EventLog
 from potluck.events.types import Notice, StepCommitted, Waiting
 from potluck.meeting.host.readings import RunReadings
+from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.run_watch import RunWatch
 from potluck.meeting.host.runs import RunRecord, WorkerRecord, assignment_for, judge, lower_expectation
@@ -43,8 +44,8 @@ class Scene:
 
     def link(self, one, other, way):
         for source, target in ((one, other), (other, one)):
-            links = [link for link in self.roster.machines[source].links if link.machine != target]
-            self.roster.change(source, links=[*links, LinkReport(machine=target, way=way)])
+            links = self.roster.machines[source].links.by_machine.values()
+            self.roster.change(source, links=ReportedLinks.of([*links, LinkReport(machine=target, way=way)]))
 
     def look_after(self, seconds, absent=frozenset()):
         for _ in range(int(seconds)):

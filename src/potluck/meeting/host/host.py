@@ -34,6 +34,7 @@ from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.last_resort import EndBy
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.listening import bind, choose_interfaces
+from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.service import make_service
 from potluck.meeting.transfer.bundle import BundleCache
@@ -218,7 +219,7 @@ class Host:
         while True:
             # A full disk, a folder that was moved or a defect in Potluck must not end the host: it is printed once.
             with self.coordinator.troubles.survived("this second's look at all machines"):
-                self.coordinator.roster.change(self._options.machine, links=link_reports(self._gate))
+                self.coordinator.roster.change(self._options.machine, links=ReportedLinks.of(link_reports(self._gate)))
                 if time.monotonic() - read_at > _READ_EVERY_S:
                     read_at = time.monotonic()
                     await self.coordinator.read_runs()

@@ -5,18 +5,16 @@ from itertools import combinations
 from typing import Any
 
 from potluck.core.errors import MeetingError
+from potluck.meeting.host.reported_links import TROUBLED
 from potluck.meeting.host.roster import Machine, MachineRoster
-from potluck.meeting.wire import LinkReport
 
 _GONE = ("away", "left")
-_TROUBLED = ("relayed", "down")
 
 
 def pair_links(roster: MachineRoster) -> list[dict[str, Any]]:
     """Every pair of present machines: the way between them, which one dialled, and a fix if relayed or down."""
     machines = _present(roster)
-    reports = {name: {link.machine: link for link in machine.links} for name, machine in machines.items()}
-    return [_pair(machines, reports, first, second) for first, second in combinations(machines, 2)]
+    return [_pair(machines, first, second) for first, second in combinations(machines, 2)]
 
 
 def troubled_links(roster: MachineRoster) -> list[dict[str, Any]]:
@@ -24,28 +22,22 @@ def troubled_links(roster: MachineRoster) -> list[dict[str, Any]]:
     machines = _present(roster)
     places = {name: place for place, name in enumerate(machines)}
     suspects = {
-        tuple(sorted((places[name], places[link.machine])))
+        tuple(sorted((places[name], places[other])))
         for name, machine in machines.items()
-        for link in machine.links
-        if link.way in _TROUBLED and link.machine in places and link.machine != name
+        for other in machine.links.troubled
+        if other in places and other != name
     }
     names = list(machines)
-    reports = {
-        names[place]: {link.machine: link for link in machines[names[place]].links}
-        for place in {place for pair in suspects for place in pair}
-    }
-    links = [_pair(machines, reports, names[first], names[second]) for first, second in sorted(suspects)]
-    return [link for link in links if link["way"] in _TROUBLED]
+    links = [_pair(machines, names[first], names[second]) for first, second in sorted(suspects)]
+    return [link for link in links if link["way"] in TROUBLED]
 
 
 def _present(roster: MachineRoster) -> dict[str, Machine]:
     return {name: machine for name, machine in roster.machines.items() if roster.state(name) not in _GONE}
 
 
-def _pair(
-    machines: Mapping[str, Machine], reports: Mapping[str, Mapping[str, LinkReport]], first: str, second: str
-) -> dict[str, Any]:
-    told = {first: reports[first].get(second), second: reports[second].get(first)}
+def _pair(machines: Mapping[str, Machine], first: str, second: str) -> dict[str, Any]:
+    told = {one: machines[one].links.by_machine.get(other) for one, other in ((first, second), (second, first))}
     ways = {report.way for report in told.values() if report is not None}
     way = next((way for way in ("here", "direct", "relayed", "down") if way in ways), "unknown")
     trips = [one.round_trip_s for one in told.values() if one is not None and one.round_trip_s is not None]
@@ -55,7 +47,7 @@ def _pair(
         "dialled_by": next((name for name, one in told.items() if one is not None and one.dialled), None),
         "round_trip_s": min(trips, default=None),
     }
-    if way in _TROUBLED:
+    if way in TROUBLED:
         found["troubles"] = {name: one.trouble for name, one in told.items() if one is not None}
         found["fix"] = "; or ".join(_fix(machines[name]) for name in _easier_to_open(machines, first, second))
     return found
@@ -105,7 +97,7 @@ def link_lines(status: dict[str, Any], *, with_direct: bool = True) -> list[str]
             lines.append(f"link {first}-{second} goes through {status['host']}: neither can dial the other")
         elif link["way"] == "down":
             lines.append(f"link {first}-{second} is down: {first} and {second} cannot train together")
-        if link["way"] in _TROUBLED:
+        if link["way"] in TROUBLED:
             lines.append(f"  to make it direct, {link['fix']}")
     return lines
 

@@ -16,7 +16,8 @@ from potluck.core.plain_file import read_plain
 from potluck.core.shell_words import quote
 from potluck.gates.loopback import MOST_MACHINES, address_of, choose_block
 from potluck.meeting.host.kept_file import why_unreadable
-from potluck.meeting.wire import Address, Digest, GateMember, Introduction, LinkReport, MachineName, Reach
+from potluck.meeting.host.reported_links import ReportedLinks
+from potluck.meeting.wire import Address, Digest, GateMember, Introduction, MachineName, Reach
 
 AWAY_AFTER_S = 12.0  # more than two polls
 LEAVE_S = 80.0  # for a step, and for sending the remaining files
@@ -44,7 +45,7 @@ class Machine(BaseModel):
     """When the machine last sent a request, by the host's clock, in seconds since 1970."""
     samples_per_s: float | None = None
     """The machine's own speed in its last run."""
-    links: list[LinkReport] = Field(default=[], exclude=True)
+    links: ReportedLinks = Field(default=ReportedLinks(), exclude=True)
     """How the machine reaches the others, by its last report."""
 
     def state(self, now: float) -> State:

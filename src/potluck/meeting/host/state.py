@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from potluck.core.errors import MeetingError, did_you_mean
 from potluck.meeting.host.pausing import come_back, pause
 from potluck.meeting.host.readings import RunReading
+from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import AWAY_AFTER_S, LEAVE_S, Machine
 from potluck.meeting.host.runs import RunRecord, add_machine, is_home, judge, lower_expectation, take_report, wants
 from potluck.meeting.wire import Report
@@ -72,7 +73,7 @@ def take(state: HostState, machine: str, report: Report, address: str, now: floa
     """Apply a machine's report of itself and its workers; `address` is where the report came from."""
     state = hear(state, machine, now)
     known = state.machines[machine]
-    changes: dict[str, object] = {"links": report.links or known.links}
+    changes: dict[str, object] = {"links": ReportedLinks.of(report.links) if report.links else known.links}
     if report.reach is not None:
         changes["reach"] = report.reach.model_copy(update={"seen_at": address or None})
     has_devices = report.devices is not None and report.devices != known.devices
