@@ -33,7 +33,7 @@ def follow(trainer):
     def fetch(peer, step):
         return mine.fetch(peer, step, timedelta(seconds=5))
 
-    yield lambda **options: Bench([trainer.metadata()], fetch, 8, **options)
+    yield lambda **options: Bench([trainer.metadata()], fetch, 8, stop_following=mine.stop_following, **options)
     mine.shutdown()
 
 
@@ -100,6 +100,16 @@ def test_the_wait_for_the_end_may_take_longer_than_a_transfer(trainer):
     bench.wait(bool)
     assert bench.is_over(LAST_STEP)
     mine.shutdown()
+
+
+def test_who_is_back_no_longer_waits_for_the_end(trainer, follow):
+    bench = follow()
+    wait_for(lambda: trainer._followers)
+    bench.close()
+    assert not any(thread.name == "potluck-bench" for thread in threading.enumerate())
+    began = time.monotonic()
+    trainer.finish(LAST_STEP, lambda: state_of(LAST_STEP))
+    assert time.monotonic() - began < 1.0
 
 
 def test_the_pace_of_the_others_is_that_of_their_fastest_stretch():

@@ -32,6 +32,7 @@ class Bench:
         fetch: Callable[[str, int], dict[str, Any]],
         num_samples: int,
         *,
+        stop_following: Callable[[], None] = lambda: None,
         is_heir: bool = False,
     ) -> None:
         self.num_samples = num_samples
@@ -42,6 +43,8 @@ class Bench:
         """Seconds that the last copy took."""
         self._peers = peers
         self._fetch = fetch
+        self._stop_following = stop_following
+        self._is_closed = False
         self._is_heir = is_heir
         self._next_probe_s = _FIRST_PROBE_S
         self._began_at = 0.0
@@ -119,9 +122,18 @@ class Bench:
     def _follow(self) -> None:
         """Wait for the final state, from the first peer that gives it."""
         for peer in self._peers:
+            if self._is_closed:
+                return
             with suppress(OSError, GroupError):
                 self._final = self._fetch(peer, FINAL)
                 return
+
+    def close(self) -> None:
+        """Stop waiting for the final state: a process whose threads still fill tensors at its exit is aborted."""
+        self._is_closed = True
+        while self._following.is_alive():  # it may be about to ask the next peer
+            self._stop_following()
+            self._following.join(_LOOK_EVERY_S)
 
     def begin(self) -> None:
         """Start timing the probe step."""

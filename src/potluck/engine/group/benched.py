@@ -75,10 +75,12 @@ class BenchedGroup(SoloGroup):
         return self._connection.model.between_steps(state)
 
     def close(self) -> None:
+        self._bench.close()
         self._connection.balance.keep()
 
     def _stand_up(self, step: int, gain: FasterWith | None) -> None:
         """Take part again, with this worker's state: in the new group, members that are behind are healed."""
+        self._bench.close()
         self._connection.balance.returned(step, gain)
         self._connection.enlist()
         self._is_over = True
@@ -88,5 +90,12 @@ def sit_down(connection: Connection, roster: Roster, num_samples: int, back: Gro
     """Leave the ring. A probe step has as many samples as this worker's last share."""
     balance = connection.balance
     peers = [member.state_address for member in roster.members if member.machine not in balance.replanner.benched]
-    bench = Bench(peers, connection.membership.fetch, max(1, num_samples), is_heir=balance.is_heir)
+    membership = connection.membership
+    bench = Bench(
+        peers,
+        membership.fetch,
+        max(1, num_samples),
+        stop_following=membership.stop_following,
+        is_heir=balance.is_heir,
+    )
     return BenchedGroup(connection, bench, back)

@@ -109,6 +109,10 @@ class Membership:
         """The address where peers fetch this worker's state."""
         return self._exchange.metadata()
 
+    def stop_following(self) -> None:
+        """End a `fetch` of the final state that another thread waits in."""
+        self._exchange.stop_following()
+
     def fetch(self, peer: str, step: int) -> dict[str, Any]:
         """The training state of that peer at that step."""
         state: dict[str, Any] = self._exchange.fetch(peer, step, timedelta(seconds=QUORUM_S))["user"]["default"]

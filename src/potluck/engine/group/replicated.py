@@ -20,6 +20,10 @@ from potluck.engine.group.roster import Roster, group_change
 from potluck.engine.group.session import GroupSession
 from potluck.engine.order.position import Slice
 
+# In the first step of a group, shares may not add up because a worker presumed another group. The retry waits for the
+# group, so only workers with different plans fail so often.
+_MOST_UNLIKE = 4
+
 
 class ReplicatedGroup:
     """The GroupState of exact data-parallel training, with torchft's membership and process group."""
@@ -38,6 +42,8 @@ class ReplicatedGroup:
         """The workers of the last committed step."""
         self._has_stopped = False
         """Whether one of these workers announced that it would leave after that step."""
+        self._num_unlike = 0
+        """How often in a row the workers' shares did not add up to the global batch."""
         self._next = NextStep.WAITS
         self._attempt: StepAttempt | None = None
         self._batch_of: Callable[[int], int] | None = None
@@ -107,8 +113,9 @@ class ReplicatedGroup:
             manager.report_error(RuntimeError("a script has left the loader's loop early, and others have not"))
         if manager.errored() is None and not are_whole(sums, part.step, attempt.batch):
             manager.report_error(RuntimeError(f"the parts do not add up to step {part.step}: {sums}"))
-            if session.has_committed:
-                connection.notices.say("workers came to different plans; from now on all take equal parts")
+            self._num_unlike += 1
+            if session.has_committed or self._num_unlike == _MOST_UNLIKE:
+                connection.notices.say("workers came to different plans; from now on all take equal shares")
                 connection.balance.distrust()
         self._attempt = replace(attempt, told=told, someone_leaves=sums.leaving > 0)
         scale = sums.scale / sums.samples if sums.samples else 1.0
@@ -175,6 +182,7 @@ class ReplicatedGroup:
         balance.committed(attempt.told, step + 1)
         connection.committed_at, connection.told_step = now, step + 1
         session.has_committed = True
+        self._num_unlike = 0
         self._lease.met(len(roster.members))
         self._settled, self._has_stopped = roster, attempt.someone_leaves
         if not attempt.someone_leaves:

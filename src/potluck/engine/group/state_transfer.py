@@ -52,6 +52,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._finished = threading.Event()
         self._closed = False
         self._followers: set[threading.Thread] = set()
+        self._following: socket.socket | None = None
         self.peers: Callable[[], list[str]] = list
         self._listener = socket.create_server((address, 0))
         self._address = f"{address}:{self._listener.getsockname()[1]}"
@@ -110,6 +111,12 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
     def fetch(self, peer: str, step: int, timeout: timedelta) -> dict[str, Any]:
         """The state of that step from this peer and no other."""
         return self._fetch(peer, step, time.monotonic() + timeout.total_seconds())
+
+    def stop_following(self) -> None:
+        """End a `fetch` of the final state that another thread waits in."""
+        if self._following is not None:
+            with suppress(OSError):
+                self._following.shutdown(socket.SHUT_RDWR)
 
     def shutdown(self, wait: bool = True) -> None:
         self._closed = True
@@ -192,6 +199,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             connection.sendall(self._proof(b"client", mine, theirs) + _REQUEST.pack(step))
             header_size: int
             if step == FINAL:
+                self._following = connection
                 connection.settimeout(None)  # until training or the peer ends
             has_it, header_size = _ANSWER.unpack(_receive(connection, _ANSWER.size))
             if step == FINAL:
