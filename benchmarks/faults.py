@@ -137,7 +137,7 @@ def measure(fault: Fault, *, is_direct: bool = False) -> Row:
         if fault.bring_back is not None and fault.back_after_s is not None:
             time.sleep(fault.back_after_s)
             fault.bring_back(crew)
-        crew.workers[STAYS].wait(120)
+        crew.workers[STAYS].wait(240)
         for name in set(names) - {STAYS, VICTIM}:
             crew.workers[name].wait(20)
         comes_back = fault.bring_back is not None

@@ -118,7 +118,7 @@ def processes_in(directory: Path) -> list[int]:
     """Process ids in a cgroup directory; none if the directory is gone."""
     try:
         return [int(pid) for pid in (directory / "cgroup.procs").read_text().split()]
-    except (FileNotFoundError, OSError):
+    except OSError:
         return []
 
 

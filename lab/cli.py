@@ -15,6 +15,7 @@ from rich.console import Console
 from rich.live import Live
 
 from lab import attach, record, requirements, sweep
+from lab.cluster_file import shipped_clusters
 from lab.errors import LabError
 from lab.lab import Lab
 from lab.machine import Machine
@@ -31,7 +32,7 @@ app = typer.Typer(
 console = Console(highlight=False)
 COMMAND = {"ignore_unknown_options": True}
 
-ClusterArgument = Annotated[str, typer.Argument(help="A cluster file, or pair, laptops, mixed, wifi, dsl.")]
+ClusterArgument = Annotated[str, typer.Argument(help=f"A cluster file, or one of {', '.join(shipped_clusters())}.")]
 MachineArgument = Annotated[str, typer.Argument(help="A machine of the lab that is up.")]
 CommandArgument = Annotated[list[str], typer.Argument(help="The command, after --.")]
 LabOption = Annotated[str | None, typer.Option("--lab", help="Which lab, if several are up.")]

@@ -81,7 +81,7 @@ class PortAnnouncements:
         here = [name for name, link in self._links.items() if link.is_here]
         self._stand_ins.settle(wanted_stand_ins(settings, self.announced, here))
         for name, told in self.announced.items():
-            taken = tuple(one.port for one in self._stand_ins.taken if one.machine == name)
+            taken = tuple(sorted(one.port for one in self._stand_ins.taken if one.machine == name))
             known = tuple(run for run in told.runs if in_run(settings, run, settings.machine))
             standing = Standing(version=told.version, runs=known, taken=taken)
             if (name == asked or self._last_sent.get(name) != standing) and self._post(name, standing):

@@ -1,6 +1,5 @@
 """The ports of runs: those that workers of this machine have open, and stand-ins for those of other machines."""
 
-import errno
 import socket
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -82,21 +81,20 @@ class StandIns:
     def __init__(self, listen: Callable[[StandIn, socket.socket], Callable[[], None]]) -> None:
         self._listen = listen
         self._open: dict[StandIn, Callable[[], None]] = {}
-        self.taken: dict[StandIn, str] = {}
+        self.taken: set[StandIn] = set()
 
     def settle(self, wanted: set[StandIn]) -> None:
         """Open the wanted stand-ins that are not open, and close the open ones that are not wanted."""
         for gone in self._open.keys() - wanted:
             self._open.pop(gone)()
-        self.taken = {one: why for one, why in self.taken.items() if one in wanted}
+        self.taken &= wanted
         for one in sorted(wanted - self._open.keys()):
             try:
                 listener = socket.create_server((one.address, one.port))
-            except OSError as error:
-                is_taken = error.errno == errno.EADDRINUSE
-                self.taken[one] = "another program has it" if is_taken else str(error.strerror or error).lower()
+            except OSError:
+                self.taken.add(one)
                 continue
-            self.taken.pop(one, None)
+            self.taken.discard(one)
             self._open[one] = self._listen(one, listener)
 
     def close(self) -> None:

@@ -133,7 +133,7 @@ def presence_rows(view: RunView) -> Rows:
         rows += [_stretch(view, worker.machine, state, *part) for state, of in periods for part in cut(of, paused)]
         first = worker.state.started_at - ahead_s
         rows += [_stretch(view, worker.machine, "paused", *pause) for pause in paused if pause[0] >= first]
-    for at, _, machine, until in _benchings(view):
+    for at, machine, until in _benchings(view):
         rows = stretches.setdefault(machine, [])
         rows += [_stretch(view, machine, "benched", *part) for part in cut((at, until), paused)]
     if len(stretches) > _MOST_LINES:
@@ -175,12 +175,12 @@ def _use(used: MachineUsed) -> dict[str, float]:
     return values
 
 
-def _benchings(view: RunView) -> list[tuple[float, int, str, float]]:
-    """Periods in which a plan gave a machine's worker no samples: (begin, index of the plan, machine, end)."""
+def _benchings(view: RunView) -> list[tuple[float, str, float]]:
+    """Periods in which a plan gave a machine's worker no samples: (begin, machine, end)."""
     found = []
     for index, (at, plan) in enumerate(view.merge.plans):
         until = view.merge.plans[index + 1][0] if index + 1 < len(view.merge.plans) else view.updated_at
-        found += [(at, index, plan.machines.get(name, name), until) for name, share in plan.shares.items() if not share]
+        found += [(at, plan.machines.get(name, name), until) for name, share in plan.shares.items() if not share]
     return found
 
 

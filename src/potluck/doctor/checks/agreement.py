@@ -57,7 +57,7 @@ def hostnames(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 def nccl(seen: Examination) -> Iterator[tuple[str, Verdict]]:
     """NCCL works only between machines with the same version, and not between CUDA and HIP."""
     have = {facts.machine: torch for facts in seen.machines if (torch := facts.software.torch) and torch.num_devices}
-    forced = [facts.machine for facts in seen.machines if facts.variables.get("NCCL_NET") or _forces_nccl(facts)]
+    forced = [facts.machine for facts in seen.machines if _forces_nccl(facts)]
     kinds = {("hip" if torch.hip else "cuda", torch.nccl) for torch in have.values()}
     if len(kinds) > 1 and len(have) > 1:
         listed = ", ".join(f"{machine} {torch.nccl or 'none'}" for machine, torch in have.items())

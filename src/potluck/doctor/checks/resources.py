@@ -2,7 +2,6 @@
 
 import shlex
 
-from potluck.core.environment import DEFAULT_PORT
 from potluck.core.words import counted
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
 from potluck.doctor.examination import GIB, IntendedRun
@@ -100,7 +99,7 @@ def port(facts: Facts, plan: IntendedRun) -> Verdict:
     who = taken.process or "another program"
     pid = f" (process {taken.pid})" if taken.pid else ""
     verdict = fail if facts.variables.get("RANK") == "0" else warn
-    variables = {"MASTER_PORT": str(DEFAULT_PORT + 1 if taken.port == DEFAULT_PORT else taken.port + 1)}
+    variables = {"MASTER_PORT": str(taken.port + 1)}
     fixes = [export(facts, **variables)]
     if taken.pid:
         fixes.append(bash(facts, f"kill {taken.pid}", note=f"or end {who}, if it is of no use"))
