@@ -17,6 +17,7 @@ MOST_TO_FIRST_STEP_S = 15.0
 MOST_TO_EXAMINE_S = 10.0
 
 
+@pytest.mark.real_world
 def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
     with Gathering(tmp_path) as gathering:
         host = gathering.host()

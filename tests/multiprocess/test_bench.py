@@ -45,6 +45,7 @@ def check_plans(events, worker):
     assert num_changes > 1
 
 
+@pytest.mark.real_world
 @pytest.mark.timeout(120)
 def test_a_benched_machine_comes_back_when_it_is_fast_again(tmp_path):
     with lighthouses(1) as [address]:
