@@ -120,7 +120,7 @@ class Siege:
         with self._watching() as watch:
             with self._phase("join", watch):
                 host = self._gathering.host()
-                host.expect("rosa is here", 30)
+                host.expect("rosa is here", 60)
                 self._gathering.join_all("lily", "ivy")
             self._train("calm", 0.0).wait(120)
             service = ServiceSiege(self._gathering, host, "calm", self._note)

@@ -179,7 +179,7 @@ def main() -> None:
 
     with tempfile.TemporaryDirectory() as scratch, Gathering(Path(scratch), CLUSTER) as gathering:
         host = gathering.host()
-        host.expect("rosa is here", 30)
+        host.expect("rosa is here", 60)
         gathering.join_all("lily", "ivy")
         code, output = gathering.run("rosa", "train", *SMALL, "--epochs", 1, "--experiment-name", "calm", timeout_s=120)
         assert code == 0, output

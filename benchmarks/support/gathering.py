@@ -96,9 +96,9 @@ class Gathering:
         agents = {}
         for machine in machines:
             agents[machine] = self.join(machine, wait=False)
-            agents[machine].expect(f" as {machine}", 30)
+            agents[machine].expect(f" as {machine}", 60)
         for agent in agents.values():
-            agent.expect("waiting for work", 30)
+            agent.expect("waiting for work", 60)
         return agents
 
     def status(self, machine: str = "rosa") -> dict[str, Any]:

@@ -24,7 +24,7 @@ WAYS = {
 def test_machines_that_reach_the_host_train_and_say_how_their_links_go(tmp_path, cluster):
     with Gathering(tmp_path, (SHIPPED_DIR / f"{cluster}.yaml").read_text()) as gathering:
         host = gathering.host()
-        host.expect("rosa is here", 30)
+        host.expect("rosa is here", 60)
         names = [machine.name for machine in gathering.lab.machines]
         gathering.join_all(*names[1:])
         trained = gathering.start(names[2], "train", *SMALL, "--epochs", "2", "--experiment-name", "first")
@@ -56,7 +56,7 @@ def test_machines_that_reach_the_host_train_and_say_how_their_links_go(tmp_path,
 def test_gradients_may_go_directly_and_that_is_said(tmp_path):
     with Gathering(tmp_path) as gathering:
         host = gathering.host()
-        host.expect("rosa is here", 30)
+        host.expect("rosa is here", 60)
         gathering.join_all("lily", "fern")
         settings = [*SMALL, "--epochs", "2", "--experiment-name", "open", "--direct"]
         trained = gathering.start("lily", "train", *settings)
@@ -67,7 +67,7 @@ def test_gradients_may_go_directly_and_that_is_said(tmp_path):
 
 def test_a_gate_that_is_killed_starts_again_and_the_run_goes_on(tmp_path):
     with Gathering(tmp_path) as gathering:
-        gathering.host().expect("rosa is here", 30)
+        gathering.host().expect("rosa is here", 60)
         agents = gathering.join_all("lily", "fern")
         train = gathering.start("rosa", "train", *SMALL, "--epochs", "1000", "--experiment-name", "long")
         gathering.wait_for_step("long", 20, "lily")
@@ -89,7 +89,7 @@ def test_a_gate_that_is_killed_starts_again_and_the_run_goes_on(tmp_path):
 def test_a_link_full_of_gradients_is_not_a_lost_machine(tmp_path):
     """A step sends for more than a second at full rate; heartbeats are missed after one."""
     with Gathering(tmp_path, LAPTOPS.replace("1gbit", "10mbit")) as gathering:
-        gathering.host().expect("rosa is here", 30)
+        gathering.host().expect("rosa is here", 60)
         gathering.join_all("lily", "fern")
         settings = ["--model-size", "base", "--num-samples", "640", "--epochs", "1", "--load-balance-policy", "static"]
         trained = gathering.start("rosa", "train", *settings, "--experiment-name", "full")
@@ -105,7 +105,7 @@ def test_a_link_full_of_gradients_is_not_a_lost_machine(tmp_path):
 @pytest.mark.real_world
 def test_two_clusters_on_the_same_machines_do_not_meet(tmp_path):
     with Gathering(tmp_path) as gathering:
-        gathering.host().expect("rosa is here", 30)
+        gathering.host().expect("rosa is here", 60)
         gathering.join("lily")
         second = {name: {"POTLUCK_HOME": str(gathering.place(name) / "second")} for name in ("rosa", "lily")}
         other = gathering.start("lily", "host", "--port", "29700", env=second["lily"])
@@ -120,7 +120,7 @@ def test_two_clusters_on_the_same_machines_do_not_meet(tmp_path):
 
 def test_a_machine_without_a_loopback_interface_is_told_what_to_type(tmp_path):
     with Gathering(tmp_path) as gathering:
-        gathering.host().expect("rosa is here", 30)
+        gathering.host().expect("rosa is here", 60)
         gathering.lab["lily"].run(["ip", "link", "set", "dev", "lo", "down"])
         code, output = gathering.run("lily", "join", gathering.line)
         assert code != 0

@@ -20,7 +20,7 @@ def last_json(output):
 
 def test_all_joined_machines_are_measured_planned_for_and_held_to_it(tmp_path):
     with Gathering(tmp_path, CLUSTER) as gathering:
-        gathering.host().expect("rosa is here", 30)
+        gathering.host().expect("rosa is here", 60)
         for name in ("lily", "fern"):
             gathering.join(name)
         code, output = gathering.run("lily", "plan", *MODEL)

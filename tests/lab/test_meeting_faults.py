@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.real_
 def test_a_killed_host_a_cut_cable_and_a_closed_lid_lose_no_event(tmp_path):
     with Gathering(tmp_path) as gathering:
         host = gathering.host()
-        host.expect("rosa is here", 30)
+        host.expect("rosa is here", 60)
         gathering.join_all("lily", "fern")
         train = gathering.start("lily", "train", *SMALL, "--epochs", "1000", "--experiment-name", "long")
         gathering.wait_for_step("long", 10)

@@ -21,7 +21,7 @@ MOST_TO_EXAMINE_S = 10.0
 def test_one_pasted_line_and_every_later_run_uses_all_machines(tmp_path):
     with Gathering(tmp_path) as gathering:
         host = gathering.host()
-        host.expect("rosa is here", 30)
+        host.expect("rosa is here", 60)
         joined_at = time.monotonic()
         agents = gathering.join_all("lily", "fern")
 

@@ -40,7 +40,7 @@ for epoch in run.epochs(6):
 
 def test_crashes_missing_packages_and_choices_of_machines(tmp_path):
     with Gathering(tmp_path, PAIR) as gathering:
-        gathering.host().expect("rosa is here", 30)
+        gathering.host().expect("rosa is here", 60)
         joined = gathering.join("lily")
         code = gathering.place("lily") / "code"
         code.mkdir()

@@ -77,7 +77,7 @@ def test_a_recording_of_a_whole_run_shows_nothing(tmp_path):
     private, direct = [], []
     with Gathering(tmp_path, PAIR) as gathering:
         with recorded(gathering, "private", private):
-            gathering.host().expect("rosa is here", 30)
+            gathering.host().expect("rosa is here", 60)
             gathering.join("lily")
             train = gathering.start("rosa", "run", "--experiment-name", "secret-experiment", script, "100000")
             gathering.wait_for_step("secret-experiment", 20, "lily")
