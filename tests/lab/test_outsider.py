@@ -5,7 +5,7 @@ import pytest
 from benchmarks.outsider import LONGEST_STALL_S, attack
 from benchmarks.service_siege import MOST_VERSION_S
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(500), pytest.mark.real_world]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(900), pytest.mark.real_world]
 
 
 def test_an_outsider_learns_takes_and_disturbs_nothing(tmp_path):
