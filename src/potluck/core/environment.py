@@ -91,7 +91,7 @@ class Launch:
     @property
     def is_seen(self) -> bool:
         """Whether a user sees this worker's output: rank 0's, unless an agent started the worker."""
-        return self.lighthouse is None and self.rank == 0
+        return self.decides
 
     @property
     def decides(self) -> bool:

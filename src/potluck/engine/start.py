@@ -177,17 +177,19 @@ def _assemble(
         )
         timer, balance = StepTimer(device), Balance(wishes, journal.emit, experience)
         if launched is not None:
-            from potluck.engine.group.switching import join_others  # noqa: PLC0415  torchft is not needed alone
+            # torchft is not needed alone
+            from potluck.engine.group.connection import Connection  # noqa: PLC0415
+            from potluck.engine.group.switching import join_others  # noqa: PLC0415
 
-            log_file = folder.log_file(environment.machine, launch.worker)
-            group = join_others(
-                launched.take_place(log_file),
+            connection = Connection(
+                launched.take_place(folder.log_file(environment.machine, launch.worker)),
                 say=journal.say,
                 tell=journal.emit,
                 leave=launched.leave,
                 balance=balance,
                 timer=timer,
             )
+            group = join_others(connection)
     except BaseException:
         log.close()
         raise

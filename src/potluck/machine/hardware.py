@@ -90,8 +90,8 @@ def quota_cores() -> float | None:
 
 def quota_threads() -> int | None:
     """How many threads a container's quota can keep busy; None if no quota is below the number of cores."""
-    quota = _quota_cores()
-    return None if quota is None or quota >= len(os.sched_getaffinity(0)) else max(1, int(quota))
+    quota = quota_cores()
+    return None if quota is None else max(1, int(quota))
 
 
 def _quota_cores() -> float | None:

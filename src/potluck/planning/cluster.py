@@ -10,7 +10,7 @@ from potluck.core.errors import PlanError
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
 from potluck.planning.water_filling import CostTable, Numbers
 
-CLEARLY_SLOWER = 0.7  # below this part of the next slowest link's rate, the difference is not measuring error
+_CLEARLY_SLOWER = 0.7  # below this part of the next slowest link's rate, the difference is not measuring error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,8 +81,7 @@ class Cluster:
         """The machine with samples whose link is clearly slower than all others; empty if no link is."""
         active = zip(self.machines, self.is_active(np.array(shares)).tolist(), strict=True)
         known = {name: self.links[name].bandwidth_bytes_per_s for name, is_in in active if is_in and name in self.links}
-        order = sorted(known, key=known.__getitem__)
-        return order[0] if len(order) > 1 and known[order[0]] < CLEARLY_SLOWER * known[order[1]] else ""
+        return clearly_slowest(known)
 
     @cached_property
     def _ring(self) -> tuple[Numbers, Numbers, Numbers]:
@@ -95,6 +94,12 @@ class Cluster:
         """Samples/s of a machine's workers together, each training alone, without the pauses of a ring."""
         own = [worker for worker in self.workers if worker.machine == machine]
         return sum(worker.compute.solo_speed(most) / worker.alone_factor for worker in own)
+
+
+def clearly_slowest(rates: Mapping[str, float]) -> str:
+    """The machine whose rate is clearly lower than that of every other machine; empty if there is none."""
+    order = sorted(rates, key=rates.__getitem__)
+    return order[0] if len(order) > 1 and rates[order[0]] < _CLEARLY_SLOWER * rates[order[1]] else ""
 
 
 def check_names(cluster: Cluster, names: Collection[str]) -> None:

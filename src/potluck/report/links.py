@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from potluck.events.types import MachineUsed
-from potluck.planning.cluster import CLEARLY_SLOWER
+from potluck.planning.cluster import clearly_slowest
 
 
 class SendingRates:
@@ -44,5 +44,4 @@ def slowest_of(rates: Mapping[tuple[str, str], float]) -> str:
     for pair, rate in rates.items():
         for machine in pair:
             best[machine] = max(best[machine], rate)
-    order = sorted(best, key=best.__getitem__)
-    return order[0] if len(order) > 2 and best[order[0]] < CLEARLY_SLOWER * best[order[1]] else ""
+    return clearly_slowest(best)

@@ -8,14 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from potluck.engine.balance.balance import Balance
 from potluck.engine.group.connection import Connection
-from potluck.engine.group.place import Place, States
+from potluck.engine.group.place import States
 from potluck.engine.group.protocol import GroupState, Total
 from potluck.engine.group.replicated import ReplicatedGroup
 from potluck.engine.order.position import Slice
-from potluck.events.types import AnyEvent
-from potluck.measuring.step_timer import StepTimer
 
 
 class SwitchingGroup:
@@ -93,15 +90,6 @@ class SwitchingGroup:
         self._connection.close()
 
 
-def join_others(
-    place: Place,
-    *,
-    say: Callable[[str], None],
-    tell: Callable[[AnyEvent], None],
-    leave: Callable[[], None],
-    balance: Balance,
-    timer: StepTimer,
-) -> SwitchingGroup:
+def join_others(connection: Connection) -> SwitchingGroup:
     """One worker's group, which begins by training with all workers that share the lighthouse."""
-    connection = Connection(place, say=say, tell=tell, leave=leave, balance=balance, timer=timer)
     return SwitchingGroup(connection, ReplicatedGroup(connection))
