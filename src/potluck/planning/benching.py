@@ -87,9 +87,7 @@ def _drop_slow_links(cluster: Cluster, batch: int, best: Choice) -> Choice:
     levels = np.unique(speed[best.active])
     for level in levels[1 :: max(1, len(levels) // _NUM_LINK_LEVELS)]:
         active = best.active & (speed >= level)
-        # With fewer machines work_s never shrinks: a set whose step would be no shorter with today's work_s is skipped.
-        if _step_s(cluster, active, best.work_s) < best.step_s:
-            best = min(best, _one(cluster, batch, active), key=lambda choice: choice.step_s)
+        best = _shorter(cluster, batch, best, active)
     return best
 
 
@@ -101,6 +99,20 @@ def _drop_the_least_able(cluster: Cluster, batch: int, best: Choice) -> Choice:
     for size in sorted({len(order) * part // _NUM_SIZES for part in range(1, _NUM_SIZES)} - {0}, reverse=True):
         active = np.zeros(len(cluster.machines), dtype=bool)
         active[order[:size]] = True
-        if _step_s(cluster, active, best.work_s) < best.step_s:
-            best = min(best, _one(cluster, batch, active), key=lambda choice: choice.step_s)
+        best = _shorter(cluster, batch, best, active)
     return best
+
+
+def _shorter(cluster: Cluster, batch: int, best: Choice, active: Numbers) -> Choice:
+    """The better of the best choice and fewer of its machines, which are not tried where they cannot be better.
+
+    With fewer machines work_s never shrinks, so the step must be shorter with today's work_s; and these machines must
+    finish the batch in the time that their exchange leaves of the step of the best choice.
+    """
+    if _step_s(cluster, active, best.work_s) >= best.step_s:
+        return best
+    left_s = best.step_s - cluster.exchange.exposed_s(cluster.wire_s(active), best.step_s)
+    workers = cluster.table.only(np.flatnonzero(active[cluster.machine_of]))
+    if workers.most(np.array([left_s]), batch).sum() < batch:
+        return best
+    return min(best, _one(cluster, batch, active), key=lambda choice: choice.step_s)

@@ -32,7 +32,8 @@ class CostTable:
         self._at[0] = 0
         self._seconds[0] = [profile.fixed_s for profile in profiles]
         self._slope[0] = [profile.per_sample_s for profile in profiles]
-        for column, profile in enumerate(profiles):
+        curved = [(column, profile) for column, profile in enumerate(profiles) if profile.curve]
+        for column, profile in curved:
             knots = [(0, profile.fixed_s), *profile.curve]
             for row, ((samples, seconds), (later, later_s)) in enumerate(pairwise(knots)):
                 self._at[row + 1, column], self._seconds[row + 1, column] = later, later_s

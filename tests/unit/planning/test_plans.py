@@ -181,19 +181,26 @@ def test_work_that_hides_the_exchange_makes_a_slow_cable_worth_it():
     assert make_plan(cluster(*machines, megabytes=2, links=links, overlap=0.6), 90).benched == ()
 
 
-def test_ten_thousand_workers_take_less_than_100_ms():
-    kinds = [(0.001 * (1 + index % 97 / 10), 0.002 * (index % 5), 8 * (1 + index % 4)) for index in range(10_000)]
+def test_the_time_of_a_plan_grows_with_the_number_of_workers_not_with_its_square():
+    many_s, few_s = planning_time_s(10_000), planning_time_s(1_000)
+    assert many_s < 20 * few_s  # a ratio, because the computer may be slow; 10,000 took 60 to 100 ms on ours
+    assert many_s < 1
+
+
+def planning_time_s(num_workers: int) -> float:
+    """Seconds of processor time for a plan of that many unlike machines, the least of five tries."""
+    kinds = [(0.001 * (1 + index % 97 / 10), 0.002 * (index % 5), 8 * (1 + index % 4)) for index in range(num_workers)]
     machines = [worker(f"w{i}", per, fixed, memory_cap=cap) for i, (per, fixed, cap) in enumerate(kinds)]
-    links = {f"w{index}": link(10 * (1 + index % 7), 1e-6) for index in range(10_000)}
+    links = {f"w{index}": link(10 * (1 + index % 7), 1e-6) for index in range(num_workers)}
     big = cluster(*machines, megabytes=1, links=links)
     taken_s = []
     for _ in range(5):
         fresh = replace(big)  # nothing remembered from the last time
         began_s = time.process_time()
-        plan = make_plan(fresh, 100_000)
+        plan = make_plan(fresh, 10 * num_workers)
         taken_s.append(time.process_time() - began_s)
-    assert sum(plan.shares) == 100_000
-    assert min(taken_s) < 0.1
+        assert sum(plan.shares) == 10 * num_workers
+    return min(taken_s)
 
 
 def test_many_machines_also_bench_those_behind_a_slow_cable():
