@@ -6,10 +6,10 @@ import shutil
 import tempfile
 from pathlib import Path
 
+from potluck.machine.cgroups import own_cgroups
 from potluck.machine.facts import Power, Processor, Space
 
 SHM = Path("/dev/shm")  # noqa: S108  looked at, not written to
-_CGROUP = Path("/sys/fs/cgroup")
 
 
 def read_processor() -> Processor:
@@ -95,27 +95,16 @@ def quota_threads() -> int | None:
 
 
 def _quota_cores() -> float | None:
-    """The CPU quota of this process's cgroup, version 2 or 1, as a number of cores."""
-    try:
-        lines = Path("/proc/self/cgroup").read_text().splitlines()
-    except OSError:
-        return None
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        try:
-            if not controllers:
-                quota, period = (_CGROUP / path.lstrip("/") / "cpu.max").read_text().split()
-            elif "cpu" in controllers.split(","):
-                folder = next(f for f in (_CGROUP / "cpu", _CGROUP / "cpu,cpuacct") if f.exists()) / path.lstrip("/")
-                quota = (folder / "cpu.cfs_quota_us").read_text().strip()
-                period = (folder / "cpu.cfs_period_us").read_text().strip()
-            else:
-                continue
-        except (OSError, ValueError, StopIteration):
-            continue
-        if quota not in ("max", "-1"):
-            return int(quota) / int(period)
-    return None
+    """The smallest CPU quota of this process's cgroup and its parents, as a number of cores; None without a quota."""
+    quotas = []
+    for group in own_cgroups("cpu"):
+        if group.version == 2:
+            limit = group.read("cpu.max").split()
+        else:
+            limit = [group.read("cpu.cfs_quota_us"), group.read("cpu.cfs_period_us")]
+        if len(limit) == 2 and limit[0].isdigit() and limit[1].isdigit():  # "max" and "-1" are no quota
+            quotas.append(int(limit[0]) / int(limit[1]))
+    return min(quotas, default=None)
 
 
 def _throttled_events() -> int | None:

@@ -4,12 +4,12 @@ import ctypes
 import gc
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from potluck.core.errors import MeasureError
+from potluck.machine.cgroups import own_cgroups
 
 _PROC = Path("/proc")
-_CGROUPS = Path("/sys/fs/cgroup")
 _USABLE = 0.8  # the part of free memory to use: other processes need some too
 _UNLIMITED = 1 << 60  # how cgroup v1 writes "no limit"
 
@@ -114,39 +114,20 @@ def free_memory_bytes(limit: int | None = None) -> int:
 
 
 def _cgroup_room() -> Iterator[int]:
-    """Bytes left in this process's cgroup and in each of its parents, v1 or v2; freeable file cache counts too."""
-    for line in (_PROC / "self/cgroup").read_text().splitlines():
-        number, controllers, path = line.split(":", 2)
-        if number == "0" and not controllers:
-            root, limit, usage, cache = _CGROUPS, "memory.max", "memory.current", "inactive_file"
-        elif "memory" in controllers.split(","):
-            root, cache = _CGROUPS / "memory", "total_inactive_file"
-            limit, usage = "memory.limit_in_bytes", "memory.usage_in_bytes"
+    """Bytes left in this process's cgroup and in each of its parents; freeable file cache counts too."""
+    for group in own_cgroups("memory"):
+        if group.version == 2:
+            limit, usage, cache = "memory.max", "memory.current", "inactive_file"
         else:
-            continue
-        inside = PurePosixPath(path.lstrip("/"))
-        for folder in (root / inside, *(root / above for above in inside.parents)):
-            most, used = _number(folder / limit), _number(folder / usage)
-            if most is not None and used is not None and most < _UNLIMITED:
-                yield most - used + _stat_bytes(folder / "memory.stat", cache)
+            limit, usage, cache = "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"
+        most, used = group.read(limit), group.read(usage)
+        if most.isdigit() and used.isdigit() and int(most) < _UNLIMITED:
+            yield int(most) - int(used) + _stat_bytes(group.read("memory.stat"), cache)
 
 
-def _number(file: Path) -> int | None:
-    """The number in a cgroup's file; None if there is no file, or no limit."""
-    try:
-        text = file.read_text().strip()
-    except OSError:
-        return None
-    return int(text) if text.isdigit() else None
-
-
-def _stat_bytes(file: Path, key: str) -> int:
-    """The value of a key in memory.stat, 0 without the file."""
-    try:
-        lines = file.read_text().splitlines()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) for line in lines if line.startswith(f"{key} ")), 0)
+def _stat_bytes(text: str, key: str) -> int:
+    """The value of a key in the text of memory.stat, 0 without the key."""
+    return next((int(line.split()[1]) for line in text.splitlines() if line.startswith(f"{key} ")), 0)
 
 
 def _meminfo_bytes(key: str) -> int:
