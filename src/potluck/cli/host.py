@@ -37,6 +37,7 @@ def host(
     from potluck.meeting.access.networks import check_ipv4
     from potluck.meeting.home import Home
     from potluck.meeting.host.host import Host, HostOptions
+    from potluck.meeting.host.own_firewall import firewall_lines
 
     environment = read_environment()
     options = HostOptions(
@@ -54,6 +55,7 @@ def host(
     async def serve() -> None:
         held = Host(home, options, seen)
         with RosterDisplay(lambda: held.coordinator.status(with_direct=False)) as display:
+            display.name_obstacle(firewall_lines(seen, held.interfaces, port))
             lines = held.invitations()
             display.invite(options.machine, [(str(line), why) for line, why in lines], spell_token(lines[0][0].token))
             await held.serve(display.refresh)

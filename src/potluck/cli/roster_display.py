@@ -42,6 +42,11 @@ class RosterDisplay:
         if self._live is not None:
             self._live.stop()
 
+    def name_obstacle(self, lines: list[str]) -> None:
+        """Print what keeps other machines from dialling this host, before the lines to paste on them."""
+        for line in lines:
+            self._console.print(Text(line, style="yellow"), soft_wrap=True)
+
     def invite(self, host: str, lines: list[tuple[str, str]], token: str) -> None:
         """Print the join lines to paste, one for each address of the host."""
         say = self._console.print
