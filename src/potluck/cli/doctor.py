@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 BETWEEN = "Between machines"
 SCRIPTS = "Scripts"
+_HOST_CHECKS = frozenset({"cannot-host", "antivirus-firewall"})  # whoever asks for these wants to host here
 
 
 def doctor(
@@ -56,7 +57,9 @@ def doctor(
     ] = None,
     peer: Annotated[
         list[str] | None,
-        typer.Option("--peer", help="ADDRESS or NAME=ADDRESS; as often as needed.", rich_help_panel=SCRIPTS),
+        typer.Option(
+            "--peer", help="ADDRESS, NAME=ADDRESS or NETWORK/PREFIX; as often as needed.", rich_help_panel=SCRIPTS
+        ),
     ] = None,
     undo: Annotated[
         bool, typer.Option("--undo", help="The script that takes --fix-script back.", rich_help_panel=SCRIPTS)
@@ -89,7 +92,7 @@ def doctor(
     from potluck.doctor.examination import Examination
     from potluck.machine.snapshot import take_facts
 
-    plan = _plan(tuple(peers), is_host="cannot-host" in only)
+    plan = _plan(tuple(peers), is_host=not _HOST_CHECKS.isdisjoint(only))
     if cluster:
         names = tuple(name.strip() for name in (expect or "").split(",") if name.strip())
         seen = _examine_cluster(names, with_torch=needs_torch(only))

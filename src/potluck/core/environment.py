@@ -186,3 +186,8 @@ _NETWORK_VARIABLES = re.compile(
 def read_network_variables() -> dict[str, str]:
     """Variables that steer torch's networking; none of them holds a secret."""
     return {name: value for name, value in sorted(os.environ.items()) if _NETWORK_VARIABLES.match(name)}
+
+
+def read_wsl_distribution() -> str:
+    """WSL_DISTRO_NAME: the name by which `wsl --list` knows this distribution; empty outside of WSL."""
+    return os.environ.get("WSL_DISTRO_NAME") or ""

@@ -69,6 +69,11 @@ def powershell(facts: Facts, *commands: str, note: str = "", admin: bool = False
     )
 
 
+def powershell_quoted(text: str) -> str:
+    """The text as one word of PowerShell."""
+    return "'" + text.replace("'", "''") + "'"
+
+
 def in_one_line(fix: Fix) -> str:
     """The fix as one line of text."""
     if fix.shell == POWERSHELL:

@@ -29,11 +29,13 @@ def open_windows(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
     """A rule for the Hyper-V firewall, which guards a mirrored WSL; the undo removes the rule by its name."""
     listed = ", ".join(f"'{address}'" for address in addresses)
     creator = f" -VMCreatorId '{WSL_VM_CREATOR}'"
+    guards = facts.windows.guards if facts.windows else ()
+    and_there = f"; {' and '.join(guards)} may have a firewall of its own: allow the same there" if guards else ""
     return powershell(
         facts,
         f"New-NetFirewallHyperVRule -Name 'potluck' -DisplayName 'Potluck peers' -Direction Inbound{creator} "
         f"-Protocol TCP -LocalPorts {port} -RemoteAddresses {listed} -Action Allow",
-        note="for these peers only",
+        note=f"for these peers only{and_there}",
         admin=True,
         undo=["Remove-NetFirewallHyperVRule -Name 'potluck'"],
     )

@@ -210,7 +210,7 @@ _KNOWN_BETWEEN_MACHINES = (
         "ephemeral-ports",
         rf"(?:timed out|timeout)[^\n]*connect\w*[^\n]*?{_ADDRESS}|"
         rf"connect\w*[^\n]*?{_ADDRESS}[^\n]*(?:timed out|timeout)|Connection timed out",
-        "{machine} does not answer on a high port: its firewall drops the packets, or it is off",
+        "{machine} does not answer on a high port: its firewall or antivirus program drops the packets, or it is off",
         f"{_JOIN}; else let the other machines reach all high ports of {{machine}}",
     ),
     known(

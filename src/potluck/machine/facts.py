@@ -52,6 +52,12 @@ class Interface(Struct, frozen=True, kw_only=True):
     is_half_duplex: bool = False
     mtu: int = 1500
     addresses: tuple[str, ...] = ()  # IPv4 with prefix: 192.168.1.5/24
+    adapter: str = ""  # inside WSL: the adapter of Windows whose kind and speed this interface has
+
+    @property
+    def title(self) -> str:
+        """The name to print: inside WSL that of the Windows adapter, which the user sees in Windows' settings."""
+        return f"{self.adapter} of Windows" if self.adapter else self.name
 
 
 class Route(Struct, frozen=True, kw_only=True):
@@ -99,6 +105,16 @@ class Adapter(Struct, frozen=True, kw_only=True):
     metric: int | None = None
     profile: str = ""  # Private, Public, DomainAuthenticated
     addresses: tuple[str, ...] = ()
+    may_sleep: bool | None = None  # whether Windows may switch the adapter off to save power; None if not known
+
+
+class ForwardedPort(Struct, frozen=True, kw_only=True):
+    """A rule of `netsh interface portproxy`: Windows listens at one address and connects to another."""
+
+    listen_address: str
+    listen_port: int
+    connect_address: str
+    connect_port: int
 
 
 class Windows(Struct, frozen=True, kw_only=True):
@@ -106,12 +122,18 @@ class Windows(Struct, frozen=True, kw_only=True):
 
     build: int | None = None
     adapters: tuple[Adapter, ...] = ()
+    displays: tuple[str, ...] = ()  # vendors of graphics cards, with or without a driver: nvidia, amd, intel
+    guards: tuple[str, ...] = ()  # active firewalls and antivirus programs of other makers: Norton 360
+    forwarded_ports: tuple[ForwardedPort, ...] = ()
 
 
 class Wsl(Struct, frozen=True, kw_only=True):
     """The Windows Subsystem for Linux around this machine."""
 
     version: int = 2
+    distribution: str = ""  # as `wsl --list` names it: Ubuntu-24.04
+    has_gpu_device: bool | None = None  # /dev/dxg, through which WSL2 reaches the cards of Windows
+    has_cuda_library: bool | None = None  # libcuda.so, which NVIDIA's driver for Windows puts into WSL2
     mode: str | None = None  # in effect: nat, mirrored, none, virtioproxy, bridged
     config_mode: str | None = None  # what .wslconfig asks for
     config_encoding: str | None = None  # ascii, utf-8-bom, utf-16, damaged; None without a file
@@ -175,7 +197,7 @@ class Facts(Struct, frozen=True, kw_only=True):
     processor: Processor = Processor()
     memory_bytes: int = 0
     gpus: tuple[Gpu, ...] = ()
-    pci_displays: tuple[str, ...] = ()  # vendors of graphics cards on the bus: nvidia, amd, intel
+    pci_displays: tuple[str, ...] = ()  # vendors of graphics cards on the bus: nvidia, amd, intel, microsoft
     interfaces: tuple[Interface, ...] = ()
     routes: tuple[Route, ...] = ()
     hostname: str = ""

@@ -5,7 +5,8 @@ from pathlib import Path
 from potluck.machine.facts import Gpu
 
 _PCI = Path("/sys/bus/pci/devices")
-_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel"}
+# Inside WSL2 every card of Windows is on the bus as Microsoft's, whoever made it.
+PCI_VENDORS = {"0x10de": "nvidia", "0x1002": "amd", "0x8086": "intel", "0x1414": "microsoft"}
 _DISPLAY_CLASS = "0x03"
 _HEAT = 0x20 | 0x40  # software and hardware thermal slowdown
 _POWER = 0x04 | 0x80  # power cap and hardware power brake
@@ -56,8 +57,8 @@ def read_pci_displays(pci: Path = _PCI) -> tuple[str, ...]:
             kind, vendor = (device / "class").read_text().strip(), (device / "vendor").read_text().strip()
         except OSError:
             continue
-        if kind.startswith(_DISPLAY_CLASS) and vendor in _VENDORS:
-            found.append(_VENDORS[vendor])
+        if kind.startswith(_DISPLAY_CLASS) and vendor in PCI_VENDORS:
+            found.append(PCI_VENDORS[vendor])
     return tuple(found)
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from potluck.core.environment import DEFAULT_PORT, read_environment, read_network_variables
-from potluck.machine import firewall, gpus, hardware, interfaces, listeners, loopback, names, software, wsl
+from potluck.machine import firewall, gpus, hardware, interfaces, listeners, loopback, names, software, windows, wsl
+from potluck.machine.adapters import with_adapters
 from potluck.machine.facts import Facts, System
 
 
@@ -33,13 +34,14 @@ def take_facts(*, names_wanted: Sequence[str] = (), with_torch: bool = True) -> 
         gpus_later = later("GPUs", gpus.read_gpus, ((), ""))
         found_gpus, gpu_gap = gpus_later.result()
         found_wsl, found_windows, windows_gaps = windows_later.result()
+        found_interfaces = _safely("interfaces", gaps, (), interfaces.read_interfaces)
         facts = {
             "system": _read_system(),
             "processor": _safely("processor", gaps, None, hardware.read_processor),
             "memory_bytes": _safely("memory", gaps, 0, hardware.read_memory_bytes),
             "gpus": found_gpus,
             "pci_displays": _safely("graphics cards", gaps, (), gpus.read_pci_displays),
-            "interfaces": _safely("interfaces", gaps, (), interfaces.read_interfaces),
+            "interfaces": with_adapters(found_interfaces, found_windows if found_wsl else None),
             "routes": _safely("routes", gaps, (), interfaces.read_routes),
             "names": names_later.result(),
             "docker_names": _safely("hosts file", gaps, (), names.read_docker_names),
@@ -102,6 +104,6 @@ def _read_shm() -> Any:
 
 def _read_windows_side() -> Any:
     if sys.platform == "win32":
-        found, gaps = wsl.read_windows()
+        found, gaps = windows.read_windows()
         return None, found, gaps
     return wsl.read_wsl()

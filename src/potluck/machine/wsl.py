@@ -1,42 +1,30 @@
-"""WSL and the Windows around it: the networking mode in effect, .wslconfig, the adapters of Windows."""
+"""WSL: its version, the networking mode in effect, .wslconfig, and what it has of the GPU."""
 
 import configparser
-import json
 import platform
 from pathlib import Path
 from typing import Any
 
+from potluck.core.environment import read_wsl_distribution
 from potluck.machine.asking import NoAnswerError, ask
-from potluck.machine.facts import Adapter, Windows, Wsl
+from potluck.machine.facts import Windows, Wsl
+from potluck.machine.windows import ask_windows, windows_from
 
 _INTEROP = Path("/proc/sys/fs/binfmt_misc/WSLInterop")
 _INTEROP_LATE = Path("/proc/sys/fs/binfmt_misc/WSLInterop-late")
 _POWERSHELL = "/mnt/c/Windows/System32/WindowsPowerShell/v1.0/powershell.exe"
-_POWERSHELL_S = 12.0  # Windows takes seconds to start it
-# One query, so that PowerShell starts once. It returns only what the doctor's checks need, and no user name.
-_QUESTION = r"""
-$ErrorActionPreference = 'SilentlyContinue'
-$adapters = foreach ($a in Get-NetAdapter) {
-  [pscustomobject]@{
-    alias = $a.Name; is_up = $a.Status -eq 'Up'; bits = $a.ReceiveLinkSpeed; media = $a.NdisPhysicalMedium
-    metric = (Get-NetIPInterface -InterfaceIndex $a.ifIndex -AddressFamily IPv4).InterfaceMetric
-    profile = [string](Get-NetConnectionProfile -InterfaceIndex $a.ifIndex).NetworkCategory
-    addresses = @((Get-NetIPAddress -InterfaceIndex $a.ifIndex -AddressFamily IPv4).IPAddress)
-  }
-}
-$file = Join-Path $env:USERPROFILE '.wslconfig'
-$config = $null
-if (Test-Path $file) { $config = [Convert]::ToBase64String([IO.File]::ReadAllBytes($file)) }
-[pscustomobject]@{
-  build = [Environment]::OSVersion.Version.Build; adapters = @($adapters); wslconfig = $config
-} | ConvertTo-Json -Depth 4 -Compress
-"""
-_WIRELESS_MEDIA = (1, 8, 9)  # NDIS: wireless LAN, WWAN, native 802.11
+_GPU_DEVICE = Path("/dev/dxg")
+_CUDA_LIBRARIES = Path("/usr/lib/wsl/lib")
 
 
 def is_wsl(release: str) -> bool:
     """Whether a kernel of this release is WSL's."""
     return "microsoft" in release.lower()
+
+
+def version_of(release: str) -> int:
+    """WSL's version from its kernel's release: 4.4.0-19041-Microsoft is 1, 5.15.167.4-microsoft-standard-WSL2 is 2."""
+    return 2 if "standard" in release.lower() or "wsl2" in release.lower() else 1
 
 
 def read_wsl() -> tuple[Wsl | None, Windows | None, tuple[str, ...]]:
@@ -59,7 +47,10 @@ def read_wsl() -> tuple[Wsl | None, Windows | None, tuple[str, ...]]:
     raw = bytes_of(answer.get("wslconfig"))
     config_mode, idle_timeout_ms, encoding = read_wslconfig(raw)
     wsl = Wsl(
-        version=2 if "WSL2" in release or "standard" not in release.lower() else 1,
+        version=version_of(release),
+        distribution=read_wsl_distribution(),
+        has_gpu_device=_GPU_DEVICE.exists(),
+        has_cuda_library=any(_CUDA_LIBRARIES.glob("libcuda.so*")),
         mode=mode,
         config_mode=config_mode,
         config_encoding=encoding,
@@ -67,45 +58,6 @@ def read_wsl() -> tuple[Wsl | None, Windows | None, tuple[str, ...]]:
         has_interop=has_interop,
     )
     return wsl, windows_from(answer) if answer else None, tuple(gaps)
-
-
-def read_windows() -> tuple[Windows | None, tuple[str, ...]]:
-    """Facts about Windows, on a machine that runs Windows itself, and what could not be read."""
-    try:
-        return windows_from(ask_windows("powershell.exe")), ()
-    except NoAnswerError as error:
-        return None, (str(error),)
-
-
-def ask_windows(powershell: str) -> dict[str, Any]:
-    """Everything about Windows that the doctor's checks need, from one PowerShell query."""
-    text = ask([powershell, "-NoProfile", "-NonInteractive", "-Command", _QUESTION], timeout_s=_POWERSHELL_S)
-    try:
-        answer = json.loads(text.strip() or "{}")
-    except ValueError:
-        raise NoAnswerError(f"{powershell} answered something else: {text[:60]!r}") from None
-    return answer if isinstance(answer, dict) else {}
-
-
-def windows_from(answer: dict[str, Any]) -> Windows:
-    """The Windows in PowerShell's answer, which may hold a single adapter in place of a list of one."""
-    adapters = answer.get("adapters") or []
-    adapters = adapters if isinstance(adapters, list) else [adapters]
-    return Windows(
-        build=answer.get("build"),
-        adapters=tuple(
-            Adapter(
-                alias=str(one.get("alias", "")),
-                is_up=bool(one.get("is_up")),
-                is_wireless=one.get("media") in _WIRELESS_MEDIA or "wi-fi" in str(one.get("alias", "")).lower(),
-                speed_mbit=int(one["bits"]) // 10**6 if one.get("bits") else None,
-                metric=one.get("metric") if isinstance(one.get("metric"), int) else None,
-                profile=str(one.get("profile") or ""),
-                addresses=tuple(a for a in one.get("addresses") or () if isinstance(a, str)),
-            )
-            for one in adapters
-        ),
-    )
 
 
 def read_wslconfig(raw: bytes | None) -> tuple[str | None, int | None, str | None]:

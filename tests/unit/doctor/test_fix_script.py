@@ -72,8 +72,28 @@ def test_every_printed_command_parses(name):
 
 
 @pytest.mark.parametrize(
-    "text", ["lily", "0.0.0.0/0", "$(reboot)=192.168.1.2", "a b=192.168.1.2", "192.168.1.2;reboot"]
+    "text",
+    ["0.0.0.0/0", "10.0.0.0/8", "192.168.1.20/24", "home=192.168.1.0/24", "192.168.1.0/99", "192.168.1.0/24;reboot"],
 )
+def test_only_a_network_of_a_home_is_let_in_as_a_whole(text):
+    with pytest.raises(SettingsError):
+        parse_peer(text)
+
+
+@pytest.mark.parametrize("system", ["linux", "windows"])
+def test_a_network_is_a_peer_whose_machines_may_get_other_addresses(system):
+    script = write_fix_script(system, "oak", [parse_peer("192.168.1.0/24"), parse_peer("10.0.0.7")])
+    assert "192.168.1.0/24" in script
+    assert "Find-NetRoute -RemoteIPAddress '10.0.0.7'" in script or system == "linux"
+    alone = write_fix_script("windows", "oak", [parse_peer("192.168.1.0/24")])
+    assert "Find-NetRoute -RemoteIPAddress '192.168.1.1'" in alone
+    with pytest.raises(SettingsError) as refused:
+        parse_peer("192.168.1.20/24")
+    assert "--peer 192.168.1.20 " in refused.value.fix
+    assert "--peer 192.168.1.0/24" in refused.value.fix
+
+
+@pytest.mark.parametrize("text", ["lily", "$(reboot)=192.168.1.2", "a b=192.168.1.2", "192.168.1.2;reboot"])
 def test_nothing_but_an_address_goes_into_a_script(text):
     with pytest.raises(SettingsError):
         parse_peer(text)

@@ -7,7 +7,9 @@ from msgspec.structs import replace
 from potluck.doctor.checks.catalogue import MACHINE_CHECKS, examine_machine
 from potluck.doctor.examination import IntendedRun, Peer
 from potluck.doctor.finding import FAIL, OK, WARN
-from potluck.machine.facts import Facts, Gpu, Interface, Listener, Power, Resolved, Space
+from potluck.doctor.firewall_fixes import open_for
+from potluck.machine.adapters import with_adapters
+from potluck.machine.facts import Facts, ForwardedPort, Gpu, Interface, Listener, Power, Resolved, Space
 from tests.unit.doctor.snapshots import NAMES, knowing, snapshot, troubles, with_variables
 
 DESKTOP, GPU = snapshot("desktop"), snapshot("gpu_desktop")
@@ -17,6 +19,20 @@ MIB, GIB = 2**20, 2**30
 DOCKER0 = Interface(name="docker0", kind="bridge", has_carrier=False, addresses=("172.17.0.1/16",))
 WITH_DOCKER0 = replace(DESKTOP, interfaces=(*DESKTOP.interfaces, DOCKER0))
 LAUNCH = {"MASTER_ADDR": "192.168.1.10", "RANK": "0", "WORLD_SIZE": "2"}
+
+
+def of_windows(facts, **more):
+    """The WSL machine, on a Windows with these properties."""
+    return replace(facts, windows=replace(facts.windows, **more))
+
+
+def sleepy(facts):
+    return of_windows(facts, adapters=tuple(replace(one, may_sleep=True) for one in facts.windows.adapters))
+
+
+def forwarding(facts, address, port=29500):
+    rule = ForwardedPort(listen_address="0.0.0.0", listen_port=port, connect_address=address, connect_port=port)
+    return of_windows(facts, forwarded_ports=(rule,))
 
 
 def shm(size):
@@ -118,7 +134,25 @@ CASES = {
     "wsl-wrong-adapter": (WIFI_FIRST, WARN, "-InterfaceMetric 10", MIRRORED),
     "wsl-idle": (WIFI_FIRST, WARN, "instanceIdleTimeout", MIRRORED),
     "network-public-profile": (WIFI_FIRST, WARN, "-NetworkCategory Private", MIRRORED),
-    "windows-native": (snapshot("windows_native"), FAIL, "wsl --install", MIRRORED),
+    "windows-native": (snapshot("windows_native"), FAIL, "wsl --install -d Ubuntu", MIRRORED),
+    "wsl1": (
+        replace(MIRRORED, wsl=replace(MIRRORED.wsl, version=1, distribution="Ubuntu-22.04")),
+        FAIL,
+        "wsl --set-version 'Ubuntu-22.04' 2",
+        MIRRORED,
+    ),
+    "adapter-power-saving": (
+        sleepy(MIRRORED),
+        WARN,
+        "$a = Get-NetAdapterPowerManagement -Name 'Ethernet'; $a.AllowComputerToTurnOffDevice = 'Disabled'",
+        MIRRORED,
+    ),
+    "portproxy-stale": (
+        forwarding(WINDOWS_10, "172.29.99.7"),
+        WARN,
+        "netsh interface portproxy delete v4tov4 listenport=29500 listenaddress=0.0.0.0",
+        forwarding(WINDOWS_10, "172.29.21.83"),
+    ),
     "shm-small": (replace(DESKTOP, shm=shm(64 * MIB)), FAIL, "remount,size=1G", replace(DESKTOP, shm=shm(GIB))),
     "disk-full": (
         replace(DESKTOP, disks=(disk(300 * MIB), *DESKTOP.disks)),
@@ -165,6 +199,7 @@ def test_a_machine_that_has_joined_needs_no_other_port():
     [
         (NAT, "networkingMode=mirrored"),
         (WINDOWS_10, "netsh interface portproxy add v4tov4 listenport=29500"),
+        (WINDOWS_10, "potluck host --advertise 192.168.1.20"),
         (snapshot("docker_bridge"), "--publish 29500:29500"),
     ],
 )
@@ -181,7 +216,69 @@ def test_only_a_host_must_be_dialled(facts, words):
 
 
 def test_every_check_has_a_case():
-    assert {*CASES, "cannot-host"} == set(MACHINE_CHECKS)
+    assert {*CASES, "cannot-host", "antivirus-firewall"} == set(MACHINE_CHECKS)
+
+
+def test_an_antivirus_program_is_named_where_others_must_get_in():
+    guarded = of_windows(MIRRORED, guards=("Norton 360",))
+    (finding,) = examine_machine(guarded, only=["antivirus-firewall"])
+    assert finding.status == OK  # a machine that joins dials out
+    assert "Norton 360" in finding.what
+    (finding,) = examine_machine(guarded, IntendedRun(is_host=True), only=["antivirus-firewall"])
+    assert finding.status == WARN
+    assert "port 29500" in finding.fixes[0].note
+    assert "Norton 360 may have a firewall of its own" in open_for(guarded, ["192.168.1.9"], 29500).note
+    assert "firewall of its own" not in open_for(MIRRORED, ["192.168.1.9"], 29500).note
+
+
+def test_a_forwarded_port_that_training_does_not_use_is_the_users_own():
+    assert examine_machine(forwarding(WINDOWS_10, "172.29.99.7", 8080), only=["portproxy-stale"])[0].status == OK
+    assert examine_machine(forwarding(MIRRORED, MIRRORED.addresses[0]), only=["portproxy-stale"])[0].status == WARN
+
+
+def test_a_card_of_windows_without_a_driver_is_seen_inside_wsl():
+    bare = replace(MIRRORED, gpus=(), pci_displays=("microsoft",))
+    wsl = replace(bare.wsl, has_gpu_device=True, has_cuda_library=False)
+    (finding,) = examine_machine(
+        of_windows(replace(bare, wsl=wsl), displays=("intel", "nvidia")), only=["cuda-missing"]
+    )
+    assert finding.status == WARN
+    assert "driver on Windows" in finding.fixes[0].note
+    (finding,) = examine_machine(of_windows(replace(bare, wsl=wsl), displays=("intel",)), only=["cuda-missing"])
+    assert finding.status == OK
+    (finding,) = examine_machine(replace(bare, wsl=wsl, windows=None), only=["cuda-missing"])
+    assert finding.status == "unknown"  # Windows was not asked
+    with_driver = replace(bare, wsl=replace(wsl, has_cuda_library=True))
+    (finding,) = examine_machine(of_windows(with_driver, displays=("nvidia",)), only=["cuda-missing"])
+    assert "wsl --update" in finding.fixes[0].note
+
+
+def test_windows_itself_is_not_asked_for_torch():
+    bare = snapshot("windows_native")
+    bare = replace(bare, software=replace(bare.software, torch=None, torchft=""))
+    assert {one.id for one in troubles(examine_machine(bare))} == {"windows-native"}
+
+
+def test_a_vpn_inside_wsl_is_dialled_by_the_others_behind_nat_too():
+    tunnel = Interface(name="tailscale0", kind="tunnel", addresses=("100.64.0.7/32",))
+    facts = replace(WINDOWS_10, interfaces=(*WINDOWS_10.interfaces, tunnel))
+    (finding,) = examine_machine(facts, IntendedRun(is_host=True), only=["cannot-host"])
+    assert finding.status == OK
+    assert "potluck host --address 100.64.0.7" in finding.what
+
+
+def test_wifi_and_a_slow_cable_of_windows_are_seen_inside_wsl():
+    for adapters, check, words in (
+        (("Wi-Fi", True, 433), "wifi", "Wi-Fi of Windows at 433 Mbit/s"),
+        (("Ethernet", False, 100), "link-speed", "Ethernet of Windows on"),
+    ):
+        alias, is_wireless, speed = adapters
+        adapter = replace(MIRRORED.windows.adapters[0], alias=alias, is_wireless=is_wireless, speed_mbit=speed)
+        windows = replace(MIRRORED.windows, adapters=(adapter,))
+        seen = replace(MIRRORED, windows=windows, interfaces=with_adapters(MIRRORED.interfaces, windows))
+        (finding,) = examine_machine(seen, only=[check])
+        assert finding.status == WARN
+        assert words in finding.what
 
 
 @pytest.mark.parametrize("check_id", CASES)

@@ -4,13 +4,16 @@ import base64
 
 import pytest
 
+from potluck.machine.adapters import address_outside, with_adapters
 from potluck.machine.asking import NoAnswerError, ask, decode
-from potluck.machine.facts import Interface, Route
+from potluck.machine.facts import TUNNEL, WIRED, WIRELESS, Adapter, Interface, Route, Windows
 from potluck.machine.firewall import blocks_input, filter_chains
 from potluck.machine.interfaces import interface_towards, kind_of, read_routes
 from potluck.machine.names import read_docker_names, resolve
-from potluck.machine.wsl import bytes_of, is_wsl, read_wslconfig, windows_from
+from potluck.machine.windows import windows_from
+from potluck.machine.wsl import bytes_of, is_wsl, read_wslconfig, version_of
 
+SLEEP = ("Enabled", "Disabled", "Unsupported")
 ROUTES = """Iface	Destination	Gateway 	Flags	RefCnt	Use	Metric	Mask		MTU	Window	IRTT
 wlan0	00000000	0101A8C0	0003	0	0	600	00000000	0	0	0
 eth0	00000000	0164A8C0	0003	0	0	100	00000000	0	0	0
@@ -114,12 +117,73 @@ def test_adapters_of_windows_as_powershell_tells_them():
         assert windows.build == 22631
         assert (windows.adapters[0].speed_mbit, windows.adapters[0].is_wireless) == (866, True)
     assert windows_from({"build": 19045, "adapters": None}).adapters == ()
+    assert [windows_from({"adapters": {**adapter, "sleep": word}}).adapters[0].may_sleep for word in SLEEP] == [
+        True,
+        False,
+        None,
+    ]
+
+
+def test_graphics_cards_guards_and_forwarded_ports_of_windows():
+    windows = windows_from(
+        {
+            "displays": ["PCI\\VEN_10DE&DEV_2504&SUBSYS_881D1043&REV_A1\\4&1", "PCI\\VEN_8086&DEV_9A49", "ROOT\\BASIC"],
+            "guards": [
+                {"name": "Norton 360", "state": 0x51000},
+                {"name": "Norton 360", "state": 0x41000},
+                {"name": "Avira Security", "state": 0x40000},
+                {"name": "Windows Defender", "state": 0x61100},
+                {"name": "Microsoft Defender Antivirus", "state": 0x61100},
+            ],
+            "forwarded": "0.0.0.0/29500 172.29.21.83/29500",
+        }
+    )
+    assert windows.displays == ("nvidia", "intel")
+    assert windows.guards == ("Norton 360",)  # Avira is off, Microsoft's own count as the Windows firewall
+    (port,) = windows.forwarded_ports
+    assert (port.listen_address, port.listen_port, port.connect_address) == ("0.0.0.0", 29500, "172.29.21.83")
+    assert windows_from({"displays": None, "guards": None, "forwarded": [None, "?"]}) == windows_from({})
     assert bytes_of(base64.b64encode(b"\xff\xfe").decode()) == b"\xff\xfe"
 
 
 def test_kernels_of_wsl():
     assert is_wsl("5.15.167.4-microsoft-standard-WSL2")
     assert not is_wsl("6.8.0-45-generic")
+    assert is_wsl("4.4.0-19041-Microsoft")
+
+
+@pytest.mark.parametrize(
+    ("release", "version"),
+    [
+        ("4.4.0-19041-Microsoft", 1),
+        ("4.19.128-microsoft-standard", 2),
+        ("5.15.167.4-microsoft-standard-WSL2", 2),
+        ("6.6.36.3-Microsoft-Standard-WSL2+", 2),
+    ],
+)
+def test_the_version_of_wsl_by_its_kernel(release, version):
+    assert version_of(release) == version
+
+
+def test_interfaces_of_wsl_are_as_fast_as_the_adapters_of_windows():
+    cable = Adapter(alias="Ethernet", speed_mbit=100, metric=25, addresses=("192.168.100.1",))
+    radio = Adapter(alias="WLAN", is_wireless=True, speed_mbit=433, metric=40, addresses=("192.168.1.21",))
+    switch = Adapter(alias="vEthernet (WSL)", metric=5, addresses=("172.29.16.1",))
+    windows = Windows(adapters=(switch, cable, radio))
+
+    def told(address, kind=WIRED):
+        (one,) = with_adapters([Interface(name="eth0", kind=kind, speed_mbit=10000, addresses=(address,))], windows)
+        return one.kind, one.speed_mbit, one.title
+
+    assert told("192.168.1.21/24") == (WIRELESS, 433, "WLAN of Windows")  # mirrored
+    assert told("192.168.100.1/24") == (WIRED, 100, "Ethernet of Windows")
+    assert told("172.29.21.83/20") == (WIRED, 100, "Ethernet of Windows")  # behind NAT: what Windows prefers
+    assert told("100.64.0.7/32", TUNNEL) == (TUNNEL, 10000, "eth0")
+    assert address_outside("172.29.21.83", windows) == "192.168.100.1"
+    assert address_outside("192.168.1.21", windows) == "192.168.1.21"
+    assert address_outside("10.0.0.7", None) == "10.0.0.7"
+    outside = (Interface(name="eth0", speed_mbit=1000),)
+    assert with_adapters(outside, None) == outside
 
 
 def test_names_that_docker_desktop_wrote():

@@ -11,12 +11,13 @@ from potluck.doctor.checks.naming import NAMING
 from potluck.doctor.checks.resources import RESOURCES
 from potluck.doctor.checks.software import SOFTWARE
 from potluck.doctor.checks.windows import WINDOWS
+from potluck.doctor.checks.windows_network import WINDOWS_NETWORK
 from potluck.doctor.examination import Examination, IntendedRun
 from potluck.doctor.finding import UNKNOWN, Finding, worst_first
 from potluck.machine.facts import Facts
 
 MACHINE_CHECKS: dict[str, MachineCheck] = {
-    check.id: check for check in (*SOFTWARE, *INTERFACES, *NAMING, *WINDOWS, *RESOURCES)
+    check.id: check for check in (*SOFTWARE, *INTERFACES, *NAMING, *WINDOWS, *WINDOWS_NETWORK, *RESOURCES)
 }
 CLUSTER_CHECKS: dict[str, ClusterCheck] = {check.id: check for check in (*BETWEEN, *AGREEMENT)}
 

@@ -2,7 +2,7 @@
 
 from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
-from potluck.doctor.checks.windows import behind_wsl
+from potluck.doctor.checks.windows import behind_wsl, vpn_address
 from potluck.doctor.examination import IntendedRun, is_within, training_interface
 from potluck.doctor.finding import Fix, bash, by_hand, export
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRED, WIRELESS, Facts, Interface
@@ -101,6 +101,9 @@ def can_host(facts: Facts, plan: IntendedRun) -> Verdict:
     if behind is None:
         return ok("other machines can dial this one, as far as it knows")
     where, fix = behind
+    on_vpn = vpn_address(facts)
+    if on_vpn is not None:
+        return ok(f"{where}, but has a VPN: machines on it can dial this one (potluck host --address {on_vpn})")
     if not plan.is_host:
         return ok(f"{where}: it can join and train; to host, others would have to reach its port")
     return fail(
@@ -116,10 +119,10 @@ def wireless(facts: Facts, plan: IntendedRun) -> Verdict:
     if interface is None or interface.kind != WIRELESS:
         return ok("training traffic does not go over Wi-Fi")
     cable = next((one for one in facts.interfaces if one.kind == WIRED and one.is_up and one.has_carrier), None)
-    extra = f"; {cable.name} is plugged in, use its address" if cable else ""
+    extra = f"; {cable.title} is plugged in, use its address" if cable else ""
     speed = f" at {interface.speed_mbit} Mbit/s" if interface.speed_mbit else ""
     return warn(
-        f"{facts.machine} reaches the others over Wi-Fi ({interface.name}{speed})",
+        f"{facts.machine} reaches the others over Wi-Fi ({interface.title}{speed})",
         by_hand(facts.machine, f"use a cable: a step's exchange shrinks with the link's rate{extra}"),
         why="every step waits for the slowest link, and Wi-Fi's rate changes from second to second",
     )
@@ -131,11 +134,12 @@ def link_speed(facts: Facts, plan: IntendedRun) -> Verdict:
     if interface is None or interface.kind != WIRED or interface.speed_mbit is None:
         return ok("no slow cable is known")
     if interface.speed_mbit >= _GIGABIT and not interface.is_half_duplex:
-        return ok(f"{interface.name} runs at {interface.speed_mbit} Mbit/s")
+        return ok(f"{interface.title} runs at {interface.speed_mbit} Mbit/s")
     duplex = ", half duplex" if interface.is_half_duplex else ""
+    see = "in PowerShell: Get-NetAdapter" if interface.adapter else f"ethtool {interface.name}"
     return warn(
-        f"{interface.name} of {facts.machine} runs at {interface.speed_mbit} Mbit/s{duplex}",
-        by_hand(facts.machine, "use a cable of category 5e or better and a gigabit port; see: ethtool DEVICE"),
+        f"{interface.title} on {facts.machine} runs at {interface.speed_mbit} Mbit/s{duplex}",
+        by_hand(facts.machine, f"use a cable of category 5e or better and a gigabit port; see: {see}"),
     )
 
 

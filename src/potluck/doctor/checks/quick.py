@@ -8,7 +8,7 @@ from potluck.machine.facts import Facts
 # Left out: problems that Potluck solves by itself, and the meeting port, which a launcher may hold for this run.
 QUICK_CHECKS = (
     *("no-network", "loopback", "cannot-host"),
-    *("name-unresolvable", "nobody-hosts", "docker-desktop-hosts", "windows-native"),
+    *("name-unresolvable", "nobody-hosts", "docker-desktop-hosts", "windows-native", "wsl1"),
 )
 
 

@@ -3,17 +3,24 @@
 from collections import Counter
 
 from potluck.core.words import counted
-from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
+from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
 from potluck.doctor.examination import IntendedRun
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
 
 INSTALL_TORCH = "python -m pip install torch"
+_NOT_ON_WINDOWS = "Windows itself needs none: training runs inside WSL2"
+_DRIVER_ON_WINDOWS = (
+    "install NVIDIA's driver on Windows (https://www.nvidia.com/drivers), none inside WSL; then in PowerShell: "
+    "wsl --update; wsl --shutdown"
+)
 _BLACKWELL, _PASCAL = (10, 0), (6, 9)
 
 
 def torch_there(facts: Facts, plan: IntendedRun) -> Verdict:
     """torch must be installed."""
+    if facts.system.family == "windows":
+        return ok(_NOT_ON_WINDOWS)
     if facts.software.torch is not None:
         return ok(f"torch {facts.software.torch.version} is installed")
     return fail(f"torch is not installed on {facts.machine}", bash(facts, INSTALL_TORCH))
@@ -32,6 +39,8 @@ def torch_works(facts: Facts, plan: IntendedRun) -> Verdict:
 
 def torchft_there(facts: Facts, plan: IntendedRun) -> Verdict:
     """torchft must be installed: Potluck takes the quorum of workers from torchft."""
+    if facts.system.family == "windows":
+        return ok(_NOT_ON_WINDOWS)
     if facts.software.torchft:
         return ok(f"torchft {facts.software.torchft} is installed")
     return fail(
@@ -42,7 +51,12 @@ def torchft_there(facts: Facts, plan: IntendedRun) -> Verdict:
 def cuda_seen(facts: Facts, plan: IntendedRun) -> Verdict:
     """torch must see the machine's NVIDIA GPU."""
     torch = facts.software.torch
-    has_card = bool(facts.gpus) or "nvidia" in facts.pci_displays
+    has_card = bool(facts.gpus) or "nvidia" in facts.pci_displays or _is_behind_wsl(facts)
+    if not has_card and _may_be_behind_wsl(facts) and torch is not None and not torch.num_devices:
+        return unknown(
+            "Windows was not asked which graphics card it has, and WSL has no NVIDIA driver",
+            by_hand(facts.machine, f"if the card is NVIDIA's, {_DRIVER_ON_WINDOWS}"),
+        )
     if not has_card or torch is None or torch.error or torch.num_devices:
         return ok(
             f"torch sees {counted(torch.num_devices, 'GPU')}"
@@ -52,10 +66,12 @@ def cuda_seen(facts: Facts, plan: IntendedRun) -> Verdict:
     if facts.variables.get("CUDA_VISIBLE_DEVICES") in ("", "-1"):
         return warn(f"CUDA_VISIBLE_DEVICES hides the GPU of {facts.machine}", bash(facts, "unset CUDA_VISIBLE_DEVICES"))
     if not facts.gpus:
-        note = "install NVIDIA's driver"
-        if facts.wsl is not None:
-            note = "install NVIDIA's driver on Windows, none inside WSL"
-        return warn(f"{facts.machine} has an NVIDIA card, but no driver", by_hand(facts.machine, note))
+        note = "install NVIDIA's driver" if facts.wsl is None else _DRIVER_ON_WINDOWS
+        missing = "no driver"
+        if facts.wsl is not None and facts.wsl.has_cuda_library:
+            missing = "its driver does not answer inside WSL"
+            note = "in PowerShell: wsl --update; wsl --shutdown; if that changes nothing, update the driver on Windows"
+        return warn(f"{facts.machine} has an NVIDIA card, but {missing}", by_hand(facts.machine, note))
     name = facts.gpus[0].name
     if not torch.cuda:
         return warn(
@@ -69,6 +85,15 @@ def cuda_seen(facts: Facts, plan: IntendedRun) -> Verdict:
             "update NVIDIA's driver" + (" on Windows; none belongs inside WSL" if facts.wsl is not None else ""),
         ),
     )
+
+
+def _is_behind_wsl(facts: Facts) -> bool:
+    """Whether this is WSL on a Windows that has an NVIDIA card: on WSL's own bus every card is Microsoft's."""
+    return facts.wsl is not None and facts.windows is not None and "nvidia" in facts.windows.displays
+
+
+def _may_be_behind_wsl(facts: Facts) -> bool:
+    return facts.wsl is not None and facts.windows is None and facts.wsl.has_cuda_library is False
 
 
 def nccl_there(facts: Facts, plan: IntendedRun) -> Verdict:

@@ -1,12 +1,11 @@
-"""Checks of WSL2 and of the Windows that it runs on."""
-
-import re
+"""Checks of WSL2: its version, its networking mode, its settings, and the order of the Windows adapters."""
 
 from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
 from potluck.doctor.examination import IntendedRun, is_within
-from potluck.doctor.finding import Fix, by_hand, powershell
-from potluck.machine.facts import Adapter, Facts
+from potluck.doctor.finding import Fix, bash, by_hand, powershell, powershell_quoted
+from potluck.machine.adapters import is_real, main_adapter
+from potluck.machine.facts import TUNNEL, Adapter, Facts
 
 MIRRORED_BUILD = 22621  # Windows 11 22H2
 RESTART_WSL = "wsl --shutdown"
@@ -26,9 +25,8 @@ def write_mirrored_config(*, undo: bool = False) -> str:
 
 def behind_wsl(facts: Facts) -> tuple[str, Fix] | None:
     """If WSL2 is behind NAT, so that others cannot dial it: its networking mode in words, and the fix; else None."""
-    assert facts.wsl is not None
-    mode = facts.wsl.mode or ("nat" if _looks_like_nat(facts) else None)
-    if mode in (None, "mirrored"):
+    mode = mode_behind(facts)
+    if mode is None:
         return None
     where = f"WSL is in {mode} mode"
     build = facts.windows.build if facts.windows else None
@@ -41,13 +39,34 @@ def behind_wsl(facts: Facts) -> tuple[str, Fix] | None:
         f"netsh interface portproxy add v4tov4 {where_to} connectport={DEFAULT_PORT} connectaddress={address}",
         f"New-NetFirewallRule -Name 'potluck' -DisplayName 'Potluck' -Direction Inbound -Protocol TCP "
         f"-LocalPort {DEFAULT_PORT} -RemoteAddress LocalSubnet -Action Allow",
-        note="anew after every start of WSL, which changes its address; print the host's line with Windows' address",
+        note="anew after every start of WSL, which changes its address; then inside WSL: "
+        f"potluck host --advertise {windows_address(facts)}",
         admin=True,
         undo=[
             f"netsh interface portproxy delete v4tov4 {where_to}",
             "Remove-NetFirewallRule -Name 'potluck'",
         ],
     )
+
+
+def mode_behind(facts: Facts) -> str | None:
+    """WSL's networking mode, if it keeps other machines from dialling this one; None outside of WSL, too."""
+    if facts.wsl is None:
+        return None
+    mode = facts.wsl.mode or ("nat" if _looks_like_nat(facts) else None)
+    return None if mode == "mirrored" else mode
+
+
+def vpn_address(facts: Facts) -> str | None:
+    """This machine's address on a VPN, at which the other machines of that VPN can dial it, behind NAT or not."""
+    tunnels = [one for one in facts.interfaces if one.kind == TUNNEL and one.is_up and one.addresses]
+    return tunnels[0].addresses[0].partition("/")[0] if tunnels else None
+
+
+def windows_address(facts: Facts) -> str:
+    """The address of Windows that others dial: that of its preferred adapter, if Windows told it."""
+    adapter = main_adapter(facts.windows) if facts.windows else None
+    return adapter.addresses[0] if adapter else "ADDRESS (Windows' own: ipconfig in PowerShell)"
 
 
 def mirrored_fix(facts: Facts) -> Fix:
@@ -58,6 +77,25 @@ def mirrored_fix(facts: Facts) -> Fix:
         RESTART_WSL,
         note="in PowerShell on Windows; it ends every WSL session",
         undo=[write_mirrored_config(undo=True), RESTART_WSL],
+    )
+
+
+def version(facts: Facts, plan: IntendedRun) -> Verdict:
+    """WSL1 has no Linux kernel: no GPU, no addresses of its own, and no loopback network for workers."""
+    if facts.wsl is None or facts.wsl.version == 2:
+        return ok("not in WSL, or in WSL2")
+    name = powershell_quoted(facts.wsl.distribution or "Ubuntu")
+    return fail(
+        f"{facts.machine} runs in WSL1, which is no Linux kernel: Potluck needs WSL2",
+        powershell(
+            facts,
+            "wsl --list --verbose",
+            f"wsl --set-version {name} 2",
+            "wsl --set-default-version 2",
+            note="it ends this distribution's sessions and takes minutes; files stay. If Windows says that the virtual "
+            "machine platform is missing: wsl --install --no-distribution as administrator, then restart",
+            undo=[f"wsl --set-version {name} 1"],
+        ),
     )
 
 
@@ -92,7 +130,7 @@ def adapter_order(facts: Facts, plan: IntendedRun) -> Verdict:
     """A mirrored WSL prefers the Windows adapter with the lowest metric, which should be the cable's."""
     if facts.wsl is None or facts.windows is None:
         return ok("not in WSL, or Windows was not asked")
-    live = [a for a in facts.windows.adapters if a.is_up and a.metric is not None and _real(a)]
+    live = [a for a in facts.windows.adapters if a.is_up and a.metric is not None and is_real(a)]
     wired = [a for a in live if not a.is_wireless]
     wifi = [a for a in live if a.is_wireless]
     if not wired or not wifi:
@@ -100,7 +138,7 @@ def adapter_order(facts: Facts, plan: IntendedRun) -> Verdict:
     cable, radio = min(wired, key=_metric), min(wifi, key=_metric)
     if _metric(cable) < _metric(radio):
         return ok(f"the cable ({cable.alias}) goes before Wi-Fi")
-    alias, was = _quoted(cable.alias), _metric(cable)
+    alias, was = powershell_quoted(cable.alias), _metric(cable)
     return warn(
         f"Windows on {facts.machine} prefers {radio.alias} (metric {radio.metric}) to {cable.alias} (metric {was})",
         powershell(
@@ -118,10 +156,10 @@ def public_profile(facts: Facts, plan: IntendedRun) -> Verdict:
     """On a network with the profile Public, Windows keeps peers out."""
     if facts.windows is None:
         return ok("not on Windows, or Windows was not asked")
-    public = [a for a in facts.windows.adapters if a.is_up and a.profile.lower() == "public" and _real(a)]
+    public = [a for a in facts.windows.adapters if a.is_up and a.profile.lower() == "public" and is_real(a)]
     if not public:
         return ok("no network of Windows is Public")
-    names = [_quoted(adapter.alias) for adapter in public]
+    names = [powershell_quoted(adapter.alias) for adapter in public]
     return warn(
         f"Windows on {facts.machine} treats {', '.join(a.alias for a in public)} as Public: peers are kept out",
         powershell(
@@ -139,8 +177,21 @@ def native(facts: Facts, plan: IntendedRun) -> Verdict:
     if facts.system.family != "windows":
         return ok("not native Windows")
     return fail(
-        f"{facts.machine} runs Python on Windows itself: its Gloo cannot talk to Linux machines",
-        powershell(facts, "wsl --install", note="then install Potluck inside WSL2; see docs/windows.md", admin=True),
+        f"{facts.machine} runs Python on Windows itself: Potluck trains inside WSL2, where torch is Linux's",
+        powershell(
+            facts, "wsl --install -d Ubuntu", note="then restart Windows and start Ubuntu from the menu", admin=True
+        ),
+        bash(
+            facts,
+            "sudo apt update",
+            "sudo apt install --yes python3-venv",
+            "python3 -m venv ~/potluck",
+            ". ~/potluck/bin/activate",
+            note="in Ubuntu's window; after these lines, paste the one that potluck host prints for a machine without "
+            "Potluck",
+        ),
+        by_hand(facts.machine, "run potluck-setup.bat, which asks before each of these steps; see docs/windows.md"),
+        why="torchft has no build for Windows, and Gloo of Windows cannot talk to Gloo of Linux",
     )
 
 
@@ -150,20 +201,13 @@ def _looks_like_nat(facts: Facts) -> bool:
     return bool(mine) and all(is_within(a, "172.16.0.0/12") for a in mine) and not theirs & set(mine)
 
 
-def _real(adapter: Adapter) -> bool:
-    return not re.match(r"vEthernet|Loopback|Bluetooth", adapter.alias)
-
-
 def _metric(adapter: Adapter) -> int:
     assert adapter.metric is not None
     return adapter.metric
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
 WINDOWS = (
+    MachineCheck("wsl1", "WSL is of version 1", version),
     MachineCheck("wslconfig-encoding", ".wslconfig cannot be read by WSL", config_encoding),
     MachineCheck("wsl-wrong-adapter", "Windows prefers Wi-Fi to the cable", adapter_order),
     MachineCheck("wsl-idle", "WSL ends when its terminal closes", idle),

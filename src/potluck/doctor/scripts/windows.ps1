@@ -1,9 +1,13 @@
 # Written by: potluck doctor --fix-script windows
 # For the Windows of @MACHINE@, so that these peers can train with its WSL2: @PEERS@
 # Read it, then run it in PowerShell as administrator: powershell -ExecutionPolicy Bypass -File FILE
+# If the administrator is another account than the one that uses WSL, the script finds whose desktop this is and changes
+# that account's .wslconfig; -UserProfile C:\Users\NAME names it. On Windows 10 add -Guest ADDRESS then: what
+# "wsl hostname -I" prints first in the PowerShell of the account that uses WSL.
 # A second run changes nothing more. Where it changes the network of WSL, it ends all WSL sessions.
 # The script that takes it all back: potluck doctor --fix-script windows --undo
 #Requires -RunAsAdministrator
+param([string]$UserProfile = '', [string]$Guest = '')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
 
@@ -14,8 +18,21 @@ $build = [Environment]::OSVersion.Version.Build
 $stateFolder = Join-Path $env:ProgramData 'potluck'
 $stateFile = Join-Path $stateFolder 'before.json'
 
+# Whose WSL it is: of who sits at the screen, not of the administrator who was asked for a password.
+$owner = [string](Get-CimInstance -ClassName Win32_ComputerSystem).UserName
+$isOwner = $owner -eq '' -or $owner -eq [Security.Principal.WindowsIdentity]::GetCurrent().Name
+if ($UserProfile -eq '') {
+    $UserProfile = $env:USERPROFILE
+    if (-not $isOwner) {
+        $account = New-Object Security.Principal.NTAccount($owner)
+        $sid = $account.Translate([Security.Principal.SecurityIdentifier]).Value
+        $UserProfile = (Get-CimInstance -ClassName Win32_UserProfile -Filter "SID = '$sid'").LocalPath
+    }
+}
+if (-not (Test-Path $UserProfile)) { throw "there is no folder $UserProfile; add: -UserProfile C:\Users\NAME" }
+
 # 0. The adapter that leads to the peers, and how it is now: the undo script reads it.
-$route = Find-NetRoute -RemoteIPAddress $peers[0] | Select-Object -First 1
+$route = Find-NetRoute -RemoteIPAddress '@FIRST_PEER@' | Select-Object -First 1
 $alias = $route.InterfaceAlias
 $connection = Get-NetConnectionProfile -InterfaceAlias $alias -ErrorAction SilentlyContinue
 $address = Get-NetIPInterface -InterfaceAlias $alias -AddressFamily IPv4
@@ -58,7 +75,8 @@ else {
 
 if ($build -ge 22621) {
     # 4. Mirrored networking: WSL gets the addresses of Windows. What else stands in .wslconfig stays.
-    $config = Join-Path $env:USERPROFILE '.wslconfig'
+    $config = Join-Path $UserProfile '.wslconfig'
+    Write-Output "changes $config"
     $lines = @()
     if (Test-Path $config) { $lines = @(Get-Content $config) }
     $lines = @($lines | Where-Object { $_ -notmatch '^\s*networkingMode\s*=' })
@@ -79,13 +97,19 @@ if ($build -ge 22621) {
 else {
     # 4. This Windows has no mirrored networking: the one port is forwarded into WSL. WSL gets another address with
     #    every start, so this part is needed again then. A machine that only joins can do without: it dials out.
-    $guest = (wsl hostname -I).Trim().Split(' ')[0]
+    if ($Guest -eq '') { $Guest = ([string](wsl hostname -I)).Trim().Split(' ')[0] }
+    if ($Guest -notmatch '^\d+\.\d+\.\d+\.\d+$') { throw 'WSL does not tell its address; add: -Guest ADDRESS' }
     netsh interface portproxy delete v4tov4 listenport=$port listenaddress=0.0.0.0 | Out-Null
-    netsh interface portproxy add v4tov4 listenport=$port listenaddress=0.0.0.0 connectport=$port connectaddress=$guest
+    netsh interface portproxy add v4tov4 listenport=$port listenaddress=0.0.0.0 connectport=$port connectaddress=$Guest
 }
 
 if ($build -ge 22621) {
-    # 6. WSL takes its new network at the next start.
-    wsl --shutdown
+    # 6. WSL takes its new network at the next start. Every account has a WSL of its own.
+    if ($isOwner) { wsl --shutdown }
+    else { Write-Output "as $owner, in an ordinary PowerShell, type: wsl --shutdown" }
+    Write-Output 'done; inside WSL see: potluck doctor'
 }
-Write-Output 'done; inside WSL see: potluck doctor'
+else {
+    $own = (Get-NetIPAddress -InterfaceAlias $alias -AddressFamily IPv4 | Select-Object -First 1).IPAddress
+    Write-Output "done; to host, type inside WSL: potluck host --port $port --advertise $own"
+}

@@ -1,10 +1,24 @@
 # Written by: potluck doctor --fix-script windows --undo
 # Takes back on the Windows of @MACHINE@ what the script without --undo did.
 # Run it in PowerShell as administrator: powershell -ExecutionPolicy Bypass -File FILE
+# -UserProfile C:\Users\NAME names the account whose .wslconfig is changed back; the script finds it by itself.
 # A second run changes nothing more. It ends all WSL sessions at its end.
 #Requires -RunAsAdministrator
+param([string]$UserProfile = '')
 Set-StrictMode -Version Latest
 $ErrorActionPreference = 'Stop'
+
+# Whose WSL it is: of who sits at the screen, not of the administrator who was asked for a password.
+$owner = [string](Get-CimInstance -ClassName Win32_ComputerSystem).UserName
+$isOwner = $owner -eq '' -or $owner -eq [Security.Principal.WindowsIdentity]::GetCurrent().Name
+if ($UserProfile -eq '') {
+    $UserProfile = $env:USERPROFILE
+    if (-not $isOwner) {
+        $account = New-Object Security.Principal.NTAccount($owner)
+        $sid = $account.Translate([Security.Principal.SecurityIdentifier]).Value
+        $UserProfile = (Get-CimInstance -ClassName Win32_UserProfile -Filter "SID = '$sid'").LocalPath
+    }
+}
 
 # 1. Firewall rules, by their name.
 if (Get-NetFirewallRule -Name 'potluck' -ErrorAction SilentlyContinue) {
@@ -36,11 +50,12 @@ if (Test-Path $stateFile) {
 }
 
 # 4. The networking mode of WSL: its default.
-$config = Join-Path $env:USERPROFILE '.wslconfig'
+$config = Join-Path $UserProfile '.wslconfig'
 if (Test-Path $config) {
     $lines = @(Get-Content $config | Where-Object { $_ -notmatch '^\s*networkingMode\s*=' })
     $lines | Set-Content -Path $config -Encoding ascii
 }
 
-wsl --shutdown
+if ($isOwner) { wsl --shutdown }
+else { Write-Output "as $owner, in an ordinary PowerShell, type: wsl --shutdown" }
 Write-Output 'done'

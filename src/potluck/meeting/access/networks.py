@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from potluck.core.errors import MeetingError
 from potluck.machine import interfaces as machine
-from potluck.machine.facts import TUNNEL, WIRED, WIRELESS
+from potluck.machine.adapters import with_adapters
+from potluck.machine.facts import TUNNEL, WIRED, WIRELESS, Facts
 
 _ORDER = (WIRED, WIRELESS, TUNNEL)
 _EVERYWHERE = "0.0.0.0/0"
@@ -38,18 +39,19 @@ def best_first(interfaces: list[ReachableInterface]) -> list[ReachableInterface]
     return sorted(usable, key=lambda i: (_ORDER.index(i.kind), not i.has_default_route, i.name))
 
 
-def read_interfaces() -> list[ReachableInterface]:
-    """All IPv4 addresses of this machine's interfaces that are up."""
+def read_interfaces(seen: Facts | None = None) -> list[ReachableInterface]:
+    """All IPv4 addresses of this machine's interfaces that are up; `seen` has the Windows adapters behind WSL's."""
+    windows = seen.windows if seen is not None and seen.wsl is not None else None
     default = {route.interface for route in machine.read_routes() if route.network == _EVERYWHERE}
     return [
         ReachableInterface(
-            name=interface.name,
+            name=interface.title,
             address=address.partition("/")[0],
             network=str(ipaddress.ip_interface(address).network),
             kind=interface.kind,
             has_default_route=interface.name in default,
         )
-        for interface in machine.read_interfaces()
+        for interface in with_adapters(machine.read_interfaces(), windows)
         for address in interface.addresses
         if interface.is_up
     ]

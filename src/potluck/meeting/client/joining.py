@@ -3,6 +3,7 @@
 from potluck.core.errors import MeetingError
 from potluck.engine.group.addresses import address_towards
 from potluck.gates.identity import Identity
+from potluck.machine.adapters import address_outside
 from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.access.introduction import introduce
 from potluck.meeting.access.invitation import Invitation
@@ -30,14 +31,15 @@ def join(
 ) -> HostMembership:
     """Join the host with a proof of the token, and save the membership. Links to other machines are not checked."""
     address = address_towards(invitation.address)
+    outside = address_outside(address, seen.windows if seen.wsl else None)
     with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=_PATIENCE_S) as client:
         try:
             version, ahead_s, round_trip_s = measure_clock(client)
         except HostSilentError as error:
             raise HostSilentError(
                 error.args[0],
-                fix=f"check that potluck host runs there; if it does, its firewall keeps {address} out, and there: "
-                f"potluck doctor --fix-script linux --peer {address} --port {invitation.port} | sudo bash",
+                fix=f"check that potluck host runs there; if it does, its firewall keeps {outside} out, and there: "
+                f"potluck doctor --fix-script linux --peer {outside} --port {invitation.port} | sudo bash",
             ) from None
         facts = introduce(
             seen,

@@ -70,7 +70,7 @@ class Host:
     def __init__(self, home: Home, options: HostOptions, seen: Snapshot) -> None:
         self._home = home
         self._options = options
-        self.interfaces = choose_interfaces(options.address)
+        self.interfaces = choose_interfaces(options.address, seen)
         sockets = [bind(interface.address, options.port) for interface in self.interfaces]
         identity = load_or_make(home.identity_dir)
         self._fingerprint = fingerprint_of(ssl.PEM_cert_to_DER_cert(identity.certificate))
