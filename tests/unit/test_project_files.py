@@ -15,6 +15,7 @@ FORMS = sorted(set((GITHUB / "ISSUE_TEMPLATE").glob("*.yml")) - {GITHUB / "ISSUE
     ("schema", "files"),
     [
         ("github-workflows", WORKFLOWS),
+        ("dependabot", [GITHUB / "dependabot.yml"]),
         ("github-issue-forms", FORMS),
         ("github-issue-config", [GITHUB / "ISSUE_TEMPLATE" / "config.yml"]),
     ],
@@ -22,6 +23,12 @@ FORMS = sorted(set((GITHUB / "ISSUE_TEMPLATE").glob("*.yml")) - {GITHUB / "ISSUE
 def test_each_file_has_the_form_that_the_site_reads(schema, files):
     assert files
     command = [sys.executable, "-m", "check_jsonschema", "--builtin-schema", f"vendor.{schema}", *files]
+    result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_workflows_ask_for_no_more_rights_than_they_need():
+    command = [Path(sys.executable).with_name("zizmor"), "--offline", "--no-progress", "--persona", "pedantic", GITHUB]
     result = subprocess.run(command, check=False, capture_output=True, text=True, timeout=100)
     assert result.returncode == 0, result.stdout + result.stderr
 
