@@ -20,6 +20,7 @@ NUMBERS = f"{CLAIMS}the_numbers_on_the_page_are_those_of_the_code"
 PROTECTED = {
     "a machine's gate": [OUTSIDER],
     "the host's HTTPS service": [OUTSIDER, f"{SERVICE}only_the_version_can_be_asked_without_a_credential"],
+    "the host's wheel": [f"{GATES}handing_out.py::test_without_the_key_there_is_no_answer"],
     "workers, their stores, torchft's managers": [OUTSIDER],
     "the host's announcement": [f"{MEETING}invitation.py::test_an_invitation_does_not_show_its_token_by_accident"],
     "The line that `potluck host` prints holds": [
@@ -92,6 +93,27 @@ PROTECTED = {
         f"{GATES}entrance.py::test_garbage_gets_no_answer_and_members_still_pass",
         f"{GATES}entrance.py::test_a_gate_without_a_service_has_no_https",
     ],
+    "The lines for a machine without Potluck hold": [
+        f"{MEETING}install_lines.py::test_both_lines_install_the_pinned_wheel_and_join",
+        f"{MEETING}own_wheel.py::test_pip_refuses_another_file_than_the_one_that_the_line_names",
+    ],
+    "The gate of the host sends the wheel": [
+        f"{GATES}handing_out.py::test_the_file_goes_to_whoever_has_the_key",
+        f"{GATES}handing_out.py::test_another_name_under_the_key_is_not_found",
+        f"{MEETING}install_lines.py::test_the_key_in_the_url_tells_no_other_secret",
+    ],
+    "A request without the key gets no answer": [
+        f"{GATES}handing_out.py::test_without_the_key_there_is_no_answer",
+        f"{GATES}handing_out.py::test_a_head_that_does_not_end_is_cut_off",
+        NUMBERS,
+    ],
+    "One connection gets one answer": [
+        f"{GATES}handing_out.py::test_requests_in_a_row_get_one_answer",
+        f"{GATES}handing_out.py::test_who_does_not_read_is_cut_off",
+        f"{GATES}handing_out.py::test_a_crowd_of_slow_readers_keeps_neither_others_nor_members_out",
+        NUMBERS,
+    ],
+    "Everything else that these lines install": [],
     "A joined machine has a credential": [f"{CLAIMS}token_and_credential_are_in_no_file_but_their_own"],
     "Every path needs a credential": [f"{SERVICE}only_the_version_can_be_asked_without_a_credential"],
     "The host checks the credential": [f"{ADMISSION}a_body_without_a_credential_is_never_read", OUTSIDER],

@@ -57,7 +57,8 @@ def host(
         with RosterDisplay(lambda: held.coordinator.status(with_direct=False)) as display:
             display.name_obstacle(firewall_lines(seen, held.interfaces, port))
             lines = held.invitations()
-            display.invite(options.machine, [(str(line), why) for line, why in lines], spell_token(lines[0][0].token))
+            token = spell_token(lines[0][0].token)
+            display.invite(options.machine, [(str(line), why) for line, why in lines], token, held.install_lines())
             await held.serve(display.refresh)
 
     home = Home(environment.home)

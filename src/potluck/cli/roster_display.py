@@ -1,6 +1,6 @@
 """Shows the machines of a host: a live table on a terminal, a line for each change elsewhere."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from rich.console import Group
@@ -20,6 +20,7 @@ from potluck.meeting.new_lines import NewLines
 SPARE = ("system", "heard")
 """Columns that are dropped on a narrow terminal, in this order."""
 
+_INSTALLERS = ("On a machine without Potluck, with uv:", "or with Python and pip alone:")
 _STATES = {"here": "green", "getting ready": "cyan", "leaving": "yellow", "away": "yellow", "left": "dim"}
 
 
@@ -47,14 +48,20 @@ class RosterDisplay:
         for line in lines:
             self._console.print(Text(line, style="yellow"), soft_wrap=True)
 
-    def invite(self, host: str, lines: list[tuple[str, str]], token: str) -> None:
-        """Print the join lines to paste, one for each address of the host."""
+    def invite(self, host: str, lines: list[tuple[str, str]], token: str, install_lines: Sequence[str] = ()) -> None:
+        """Print the join lines to paste, one for each address of the host, and those that install Potluck first."""
         say = self._console.print
         say(Text(f"{host} is the host. On every other machine type:"), soft_wrap=True)
         for line, why in lines:
             say(Text(f"  potluck join {line}", style="bold") + Text(f"   ({why})", style="dim"), soft_wrap=True)
         say(Text(f"or just potluck join there, and this token: {token}"), soft_wrap=True)
-        say(Text("The line lets in whoever has it: keep it among people you trust. Ctrl-C ends the host."))
+        for line, when in zip(install_lines, _INSTALLERS, strict=False):
+            say(Text(when))
+            say(Text(f"  {line}", style="bold"), soft_wrap=True)
+        say(
+            Text("Each line lets in whoever has it: keep it among people you trust. Ctrl-C ends the host."),
+            soft_wrap=True,
+        )
 
     def refresh(self) -> None:
         status = self._status()

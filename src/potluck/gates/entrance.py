@@ -7,6 +7,7 @@ import sys
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TypeVar
 
 from potluck.gates.file_limit import is_out_of_files, out_of_files
@@ -18,11 +19,17 @@ GREETING = b"potluck gate 1\n"
 HANDSHAKE_S = 5.0
 _TLS_HANDSHAKE = 0x16
 _MOST_UNFINISHED = 128
+_PLAIN_HTTP = b"GH"  # the first letters of GET and HEAD
 Guest = TypeVar("Guest")
+GoOn = Callable[[], Awaitable[None]]
+"""What follows for a connection that has shown what it may have."""
 
 
 class Entrance:
-    """Listens; passes members (by certificate) to `let_in`, and HTTPS clients to `serve`, if there is a service."""
+    """Listens; passes members (by certificate) to `let_in`, and HTTPS clients to `serve`, if there is a service.
+
+    `hand_out` reads a plain HTTP request within the time of a handshake, and returns what answers the request.
+    """
 
     def __init__(
         self,
@@ -32,12 +39,14 @@ class Entrance:
         service: Callable[[], ssl.SSLContext | None],
         let_in: Callable[[SecureEnd], Awaitable[None]],
         serve: Callable[[SecureEnd], Awaitable[None]],
+        hand_out: Callable[[socket.socket, bytes], Awaitable[GoOn]],
     ) -> None:
         self._listeners = listeners
         self._members = members
         self._service = service
         self._let_in = let_in
         self._serve = serve
+        self._hand_out = hand_out
         self._unfinished: dict[asyncio.Task[None], str] = {}
         self._admitted: set[asyncio.Task[None]] = set()
         self._has_warned = False
@@ -85,7 +94,7 @@ class Entrance:
 
     async def _meet(self, connection: socket.socket) -> None:
         try:
-            end, go_on = await asyncio.wait_for(self._prove(connection), HANDSHAKE_S)
+            go_on = await asyncio.wait_for(self._prove(connection), HANDSHAKE_S)
         except (*BROKEN, asyncio.CancelledError):
             connection.close()
             return
@@ -94,16 +103,18 @@ class Entrance:
         self._unfinished.pop(task, None)
         self._admitted.add(task)
         with suppress(*BROKEN):
-            await go_on(end)
+            await go_on()
 
-    async def _prove(self, connection: socket.socket) -> tuple[SecureEnd, Callable[[SecureEnd], Awaitable[None]]]:
+    async def _prove(self, connection: socket.socket) -> GoOn:
         loop = asyncio.get_running_loop()
         first = await loop.sock_recv(connection, 1)
         service = self._service()
         if first and first[0] == _TLS_HANDSHAKE and service is not None:
             end = SecureEnd(connection, service, is_server=True, begun=first)
             await end.shake_hands()
-            return end, self._serve
+            return partial(self._serve, end)
+        if first and first in _PLAIN_HTTP:
+            return await self._hand_out(connection, first)
         greeting = first
         while greeting and GREETING.startswith(greeting) and len(greeting) < len(GREETING):
             greeting += await loop.sock_recv(connection, len(GREETING) - len(greeting)) or b"\0"
@@ -111,7 +122,7 @@ class Entrance:
             raise EndOfStreamError(is_orderly=False)
         end = SecureEnd(connection, self._members(), is_server=True)
         await end.shake_hands()
-        return end, self._let_in
+        return partial(self._let_in, end)
 
 
 def oldest_of_busiest(addresses: Mapping[Guest, str]) -> Guest:

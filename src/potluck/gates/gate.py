@@ -14,6 +14,7 @@ from typing import Any
 from potluck.gates import secure
 from potluck.gates.announcing_ports import PortAnnouncements
 from potluck.gates.entrance import HANDSHAKE_S, Entrance
+from potluck.gates.handing_out import HandingOut
 from potluck.gates.identity import Identity, digest_of
 from potluck.gates.links import BROKEN, Link
 from potluck.gates.messages import (
@@ -65,6 +66,7 @@ class Gate:
             service=lambda: self._anybody if self._settings.service else None,
             let_in=self._let_in,
             serve=self.streams.serve_http,
+            hand_out=HandingOut(lambda: self._settings.handed_out).read,
         )
 
     async def listen(self) -> None:

@@ -27,6 +27,14 @@ class ClusterMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     port: int
 
 
+class HandedOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A file that the gate sends over plain HTTP to whoever knows its key, at the path /KEY/NAME."""
+
+    key: str
+    name: str
+    file: str
+
+
 class Settings(GateMessage, frozen=True, kw_only=True):
     """All settings of a gate; the gate cuts off machines and runs that are not in them any more."""
 
@@ -36,6 +44,7 @@ class Settings(GateMessage, frozen=True, kw_only=True):
     members: tuple[ClusterMachine, ...]
     runs: dict[str, tuple[str, ...]] = {}  # the machines of each run
     service: str = ""  # the socket of the host's HTTP service; only a host has one
+    handed_out: HandedOut | None = None  # the host's wheel; only a host has one
 
 
 class LinkState(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ import pytest
 from potluck.gates import entrance as entrances
 from potluck.gates import secure
 from potluck.gates.entrance import GREETING, Entrance
+from potluck.gates.handing_out import HandingOut
 from potluck.gates.identity import load_or_make
 from potluck.gates.links import BROKEN
 from potluck.gates.messages import Open
@@ -31,6 +32,7 @@ class Scene:
         self.lily, self.fern = identities
         self.listener = socket.create_server(("127.0.0.1", 0), backlog=512)
         self.let_in, self.served = [], []
+        self.handed_out = None
         context = secure.members_only(self.fern, [self.lily.certificate])
         service = secure.anybody(self.fern) if with_service else None
         self.entrance = Entrance(
@@ -39,6 +41,7 @@ class Scene:
             service=lambda: service,
             let_in=self._let_in,
             serve=self._serve,
+            hand_out=HandingOut(lambda: self.handed_out).read,
         )
 
     async def _let_in(self, end):

@@ -22,7 +22,7 @@ def test_the_limit_is_raised_to_what_the_system_allows():
 
 
 def test_a_gate_and_a_host_without_file_descriptors_say_it_once_with_the_fix(capsys):
-    entrance = Entrance([], members=lambda: None, service=lambda: None, let_in=None, serve=None)
+    entrance = Entrance([], members=lambda: None, service=lambda: None, let_in=None, serve=None, hand_out=None)
     told = []
     troubles = Troubles(told.append)
     for _ in range(1000):

@@ -14,7 +14,7 @@ import pytest
 
 from potluck.cli.joining import find_invitation
 from potluck.core.errors import MeetingError
-from potluck.gates import entrance, secure, streams
+from potluck.gates import entrance, handing_out, secure, streams
 from potluck.gates.identity import Identity, digest_of, load_or_make
 from potluck.gates.messages import ClusterMachine, Settings
 from potluck.gates.ports import ExposedPorts
@@ -213,6 +213,7 @@ def test_keys_are_p_256_and_connections_tls_1_3(tmp_path):
 def test_the_numbers_on_the_page_are_those_of_the_code():
     assert entrance.HANDSHAKE_S == behind_gate.HEADERS_S == credentials.STRANGERS_BODY_S == 5
     assert (entrance._MOST_UNFINISHED, streams.IDLE_S, host.KEEP_ALIVE_S) == (128, 320, 30)
+    assert (handing_out.MOST_HEAD_BYTES, handing_out.MOST_RECEIVERS, handing_out.SEND_S) == (4096, 16, 60)
     assert streams.IDLE_S > questions.MEASURE_S, "a machine that measures must not lose the connection"
     assert (streams._MOST_VISITORS, streams._VISITORS_A_MEMBER) == (256, 4)
     assert (credentials.MOST_JSON_BYTES, credentials.MOST_TOLD_BYTES) == (64 << 10, 2 << 20)

@@ -3,7 +3,7 @@
 import socket
 
 from potluck.core.errors import GateError
-from potluck.gates.messages import ClusterMachine, Settings
+from potluck.gates.messages import ClusterMachine, HandedOut, Settings
 from potluck.gates.process import GateProcess
 from potluck.meeting.access.networks import best_first, read_interfaces
 from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report
@@ -12,7 +12,9 @@ _NUM_TRIED = 20
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  a gate lets only members in, and a laptop's addresses change
 
 
-def as_settings(orders: GateOrders, machine: str, *, first: str = "", service: str = "") -> Settings:
+def as_settings(
+    orders: GateOrders, machine: str, *, first: str = "", service: str = "", handed_out: HandedOut | None = None
+) -> Settings:
     """Gate settings from the host's orders; the host's address `first` is dialled before its others."""
     members = []
     for one in orders.members:
@@ -33,6 +35,7 @@ def as_settings(orders: GateOrders, machine: str, *, first: str = "", service: s
         members=tuple(members),
         runs={run: tuple(machines) for run, machines in orders.runs.items()},
         service=service,
+        handed_out=handed_out,
     )
 
 

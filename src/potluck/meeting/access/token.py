@@ -13,6 +13,7 @@ from potluck.meeting.access.invitation import TOKEN_BYTES
 
 _METRICS_FILE = "metrics-key"
 _PASSWORD_BYTES = 10
+_WHEEL_KEY_BYTES = 10
 
 
 def load_or_make_token(folder: Path) -> bytes:
@@ -41,6 +42,11 @@ def dashboard_password(token: bytes) -> str:
     """The password for the dashboard from other machines: 80 bits, in groups of four characters."""
     text = base64.b32encode(_derive(token, "dashboard")[:_PASSWORD_BYTES]).decode()
     return "-".join(text[start : start + 4] for start in range(0, len(text), 4))
+
+
+def wheel_key(token: bytes) -> str:
+    """The part of the wheel's URL that strangers do not know: 80 bits, as 16 lower-case letters and digits."""
+    return base64.b32encode(_derive(token, "wheel")[:_WHEEL_KEY_BYTES]).decode().lower()
 
 
 def _derive(token: bytes, purpose: str) -> bytes:

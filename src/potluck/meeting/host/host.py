@@ -21,6 +21,7 @@ from potluck.gates.identity import Identity, load_or_make
 from potluck.gates.process import GateProcess
 from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.access.gating import as_settings, link_reports
+from potluck.meeting.access.install_lines import install_lines
 from potluck.meeting.access.introduction import introduce
 from potluck.meeting.access.invitation import Invitation, fingerprint_of
 from potluck.meeting.access.token import load_or_make_token, write_metrics_key
@@ -34,6 +35,7 @@ from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.last_resort import EndBy
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.listening import bind, choose_interfaces
+from potluck.meeting.host.offering import as_handed_out, try_to_offer_wheel
 from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.service import make_service
@@ -102,6 +104,7 @@ class Host:
             lighthouses=self._lighthouses,
             tell=_tell,
         )
+        self._wheel = try_to_offer_wheel(home.host_dir, self._token, facts.versions, _tell)
         door = Door(
             token=self._token,
             fingerprint=self._fingerprint,
@@ -127,6 +130,10 @@ class Host:
             )
             for address, reason in places
         ]
+
+    def install_lines(self) -> tuple[str, ...]:
+        """Lines for a machine without Potluck, to choose one from; none if Potluck is not installed as a package."""
+        return () if self._wheel is None else install_lines(self._wheel, self.invitations()[0][0])
 
     async def serve(self, show: Callable[[], None]) -> None:
         """Serve until a signal or `end`; then pause all runs after their step, while the service still answers."""
@@ -243,7 +250,8 @@ class Host:
         if orders != self._told_gate:
             self._told_gate = orders
             service = str(self._gate.folder / "service")
-            self._gate.update(as_settings(orders, self._options.machine, service=service))
+            wheel = as_handed_out(self._wheel, self._home.host_dir)
+            self._gate.update(as_settings(orders, self._options.machine, service=service, handed_out=wheel))
 
     def _remember_this_machine(self) -> None:
         """Save a membership of this machine, which never joins itself: its commands and agent need a credential too."""
