@@ -268,7 +268,7 @@ class Siege:
         expired = self._gathering.place("old") / "home"
         self._make_identity(expired / "identity", days=EXPIRES_S / 86400)
         expires_at = time.time() + EXPIRES_S
-        variables = {"POTLUCK_HOME": str(expired), "POTLUCK_MACHINE": "old"}
+        variables = {"POTLUCK_HOME": str(expired), "POTLUCK_NAME": "old"}
         old = self._gathering.start(STRANGER, "join", self._gathering.line, env=variables)
         old.expect("waiting for work", 30)
         self._ask_as_member(gates)

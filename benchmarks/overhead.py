@@ -162,7 +162,7 @@ def work(case: Case, place: Place) -> None:
         "POTLUCK_WORKERS": str(NUM_WORKERS),
         "POTLUCK_RUNS_DIR": f"{place.folder}/{rank}",
         "POTLUCK_HOME": f"{place.folder}/{rank}",
-        "POTLUCK_MACHINE": f"worker{rank}",
+        "POTLUCK_NAME": f"worker{rank}",
     }
     init_process_group("gloo", init_method=f"tcp://127.0.0.1:{place.port}", rank=rank, world_size=NUM_WORKERS)
     make, shape = MODELS[case.model]

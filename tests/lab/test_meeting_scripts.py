@@ -25,7 +25,7 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 run = potluck.start()
 model, optimizer = run.prepare(model, optimizer)
 loader = run.loader(data, global_batch=64)
-marker = pathlib.Path(sys.argv[1] + os.environ["POTLUCK_MACHINE"])
+marker = pathlib.Path(sys.argv[1] + os.environ["POTLUCK_NAME"])
 for epoch in run.epochs(6):
     for inputs, targets in loader:
         if run.step == 12 and marker.name == "crash-lily" and not marker.exists():

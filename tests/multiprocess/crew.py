@@ -50,7 +50,7 @@ def environment(lighthouse, worker, *, share=None, expected=1):
         **by_hand,
         "POTLUCK_LIGHTHOUSE": lighthouse,
         "POTLUCK_SECRET": SECRET,
-        "POTLUCK_MACHINE": f"machine{worker}",
+        "POTLUCK_NAME": f"machine{worker}",
         "POTLUCK_WORKERS": str(expected),
     }
 

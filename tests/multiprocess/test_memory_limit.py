@@ -34,7 +34,7 @@ def train_together(folder, limits):
             "WORLD_SIZE": str(len(limits)),
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
-            "POTLUCK_MACHINE": f"machine{rank}",
+            "POTLUCK_NAME": f"machine{rank}",
             "POTLUCK_HOME": str(folder / f"home{rank}"),
             "POTLUCK_RUNS_DIR": str(folder / "experiments"),
         }

@@ -325,7 +325,7 @@ def test_the_engine_leaves_after_its_step(workplace):
         return [record.event for record in read_records(events)] if events.exists() else []
 
     code = f"import sys; sys.argv = {['potluck', *arguments]!r}; from potluck.cli import main; main()"
-    with workers(workplace, code, variables={"POTLUCK_MACHINE": "rosa"}) as seen:
+    with workers(workplace, code, variables={"POTLUCK_NAME": "rosa"}) as seen:
         until(lambda: any(isinstance(event, StepCommitted) for event in records()), timeout_s=60)
         assert seen.stop(after_step=True) == ["stopped"]
         assert not seen.crashes

@@ -15,10 +15,12 @@ def host(
         str | None,
         typer.Option(
             help="The address that other machines dial, if it is none of this machine's: that of a router which "
-            "forwards the port."
+            "forwards the port, or of the computer that publishes a container's port."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="This machine's name; POTLUCK_NAME or its hostname by default.")
+    ] = None,
     devices: Annotated[
         str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
     ] = None,

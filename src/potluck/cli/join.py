@@ -9,11 +9,13 @@ def join(
     line: Annotated[
         str | None,
         typer.Argument(
-            help="The line that potluck host prints; '-' reads it from stdin. Without a line, join looks for the host "
-            "that this machine knows, then for hosts on this network."
+            help="The line that potluck host prints; '-' reads it from stdin. Without a line, join takes the one of "
+            "the variable POTLUCK_JOIN, or looks for the host that this machine knows, then for hosts on this network."
         ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="This machine's name; its hostname by default.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="This machine's name; POTLUCK_NAME or its hostname by default.")
+    ] = None,
     devices: Annotated[
         str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
     ] = None,
@@ -29,7 +31,7 @@ def join(
 
     from potluck.cli.joining import StatusLine, find_invitation
     from potluck.cli.looking import look_here
-    from potluck.core.environment import DEFAULT_PORT, read_environment
+    from potluck.core.environment import DEFAULT_PORT, read_environment, take_join_line
     from potluck.gates.identity import load_or_make
     from potluck.gates.loopback import check_takes
     from potluck.gates.process import GateProcess
@@ -40,11 +42,11 @@ def join(
     from potluck.meeting.home import Home
 
     environment = read_environment()
-    home = Home(environment.home)
+    home, line_of_variable = Home(environment.home), take_join_line()
     home.check_hosts_nothing()
     with home.only_agent(), StatusLine() as status, ExitStack() as stack:
         check_takes()
-        invitation = find_invitation(line, home, status.tell)
+        invitation = find_invitation(line, home, status.tell, line_of_variable)
         membership = home.membership() if invitation is None else None
         is_let_in = membership is None or come_back(membership)
         seen = look_here(status.tell)
@@ -80,7 +82,7 @@ def join(
         signal.signal(signal.SIGTERM, leave)
         agent.run()
         if agent.was_sent_away:
-            home.forget()
+            home.forget(sent_away_by=membership)
             status.tell(
                 f"{membership.host} has sent this machine away; to come back, paste the line that potluck host "
                 "prints there: potluck join p1-..."

@@ -11,7 +11,7 @@ from potluck.cli.terminal import Console
 from potluck.core.errors import MeetingError
 from potluck.meeting.access.invitation import Invitation, read_invitation, read_token
 from potluck.meeting.client.discovery import HeardHost, hear_hosts
-from potluck.meeting.home import Home
+from potluck.meeting.home import Home, HostMembership
 
 _LINE_EVERY_S = 10.0
 
@@ -51,8 +51,10 @@ class StatusLine:
             self._shown, self._shown_at = words, now
 
 
-def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -> Invitation | None:
-    """The invitation: the pasted line, a line from stdin, or a host found by mDNS and a token that the user types.
+def find_invitation(
+    line: str | None, home: Home, tell: Callable[[str], None], line_of_variable: str | None = None
+) -> Invitation | None:
+    """The invitation: the pasted line, a line from stdin or POTLUCK_JOIN, or a host found by mDNS and a typed token.
 
     None if this machine has joined a host before and goes back to that host.
     """
@@ -61,6 +63,10 @@ def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -
     if line is not None:
         return read_invitation(line)
     membership = home.membership()
+    if line_of_variable is not None:
+        invitation = _read_variable(line_of_variable, home)
+        if membership is None or not _is_for(invitation, membership):
+            return invitation
     if membership is not None and not membership.is_of_own_host:
         tell(f"this machine knows {membership.host} ({membership.address}:{membership.port})")
         return None
@@ -79,6 +85,26 @@ def find_invitation(line: str | None, home: Home, tell: Callable[[str], None]) -
     for number, host in enumerate(hosts, start=1):
         tell(f"  {number}  {host.name} at {host.address}:{host.port} (potluck {host.version})")
     return _ask_for_token(hosts)
+
+
+def _read_variable(line: str, home: Home) -> Invitation:
+    """The invitation of POTLUCK_JOIN; refused if its host has sent this machine away: a restart must not undo that."""
+    try:
+        invitation = read_invitation(line)
+    except MeetingError as error:
+        raise MeetingError(f"POTLUCK_JOIN: {error.args[0]}", fix=error.fix) from None
+    if home.sent_away_by() == invitation.fingerprint.hex():
+        raise MeetingError(
+            "the host of POTLUCK_JOIN has sent this machine away",
+            fix="to come back, type the line that potluck host prints: potluck join p1-...",
+        )
+    return invitation
+
+
+def _is_for(invitation: Invitation, membership: HostMembership) -> bool:
+    """Whether the line is of the host that this machine has joined, at the address that the machine knows."""
+    there = (membership.fingerprint, membership.address, membership.port)
+    return (invitation.fingerprint.hex(), invitation.address, invitation.port) == there
 
 
 def _ask_for_token(hosts: list[HeardHost]) -> Invitation:

@@ -13,7 +13,7 @@ class Environment:
     """This process's environment variables, with Potluck's defaults for those that are not set."""
 
     machine: str
-    """Name of this computer: POTLUCK_MACHINE, else its hostname."""
+    """Name of this machine: POTLUCK_NAME, else its hostname, which in a container is the container's id."""
 
     runs_dir: Path
     """Where run folders go: POTLUCK_RUNS_DIR, else ./experiments."""
@@ -137,7 +137,7 @@ def with_variables(more: Mapping[str, str]) -> dict[str, str]:
 
 def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     """This process's environment variables for another process that acts for the machine of that name."""
-    return with_variables({"POTLUCK_MACHINE": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
+    return with_variables({"POTLUCK_NAME": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
 
 
 def solo_variables(run: str | None, *, resume: bool) -> dict[str, str]:
@@ -158,7 +158,7 @@ def quieten_torchft() -> None:
 
 def read_environment() -> Environment:
     """Read the Environment now; nothing is cached, so a changed variable takes effect."""
-    machine = os.environ.get("POTLUCK_MACHINE") or socket.gethostname().split(".")[0] or "machine"
+    machine = os.environ.get("POTLUCK_NAME") or socket.gethostname().split(".")[0] or "machine"
     return Environment(
         machine=re.sub(r"[^A-Za-z0-9._-]", "-", machine).lstrip(".") or "machine",  # it becomes part of file names
         runs_dir=Path(os.environ.get("POTLUCK_RUNS_DIR") or "experiments"),
@@ -166,6 +166,11 @@ def read_environment() -> Environment:
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
         is_quiet=(os.environ.get("POTLUCK_QUIET") or "0") != "0",
     )
+
+
+def take_join_line() -> str | None:
+    """POTLUCK_JOIN: the line for `potluck join` without one; removed from the environment, so no worker inherits it."""
+    return os.environ.pop("POTLUCK_JOIN", "").strip() or None
 
 
 def read_dashboard_password() -> str | None:

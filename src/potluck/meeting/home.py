@@ -19,6 +19,7 @@ from potluck.meeting.wire import MachineName, Port
 
 _MACHINE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _AGENT, _HOST = "agent.lock", "host.lock"
+_SENT_AWAY = "sent-away"
 
 Fingerprint = Annotated[str, Field(pattern=r"^([0-9a-f]{2}){1,64}$")]
 
@@ -89,9 +90,23 @@ class Home:
 
     def remember(self, membership: HostMembership) -> None:
         write_secret(self.folder / "joined.json", membership.model_dump_json())
+        (self.folder / _SENT_AWAY).unlink(missing_ok=True)
 
-    def forget(self) -> None:
+    def forget(self, *, sent_away_by: HostMembership | None = None) -> None:
+        """Forget the membership; note the host that sent this machine away, if one did."""
         (self.folder / "joined.json").unlink(missing_ok=True)
+        if sent_away_by is not None:
+            write_secret(self.folder / _SENT_AWAY, sent_away_by.fingerprint)
+
+    def sent_away_by(self) -> str | None:
+        """The certificate fingerprint of the host that sent this machine away, until the machine joins again."""
+        path = self.folder / _SENT_AWAY
+        try:
+            return read_plain(path).decode("ascii", "replace").strip()
+        except FileNotFoundError:
+            return None
+        except OSError:
+            raise MeetingError(f"{path} is damaged", fix=f"rm -r {quote(path)}, then join again") from None
 
     def is_joined_now(self) -> bool:
         """Whether runs that start here go to the host: this machine has joined one, and its agent or host runs now."""

@@ -16,7 +16,7 @@ TINY = ["--model", "simple_cnn", "--model-size", "tiny"]
 @pytest.fixture
 def home(workplace, monkeypatch):
     monkeypatch.setenv("POTLUCK_HOME", str(workplace / "home"))
-    monkeypatch.setenv("POTLUCK_MACHINE", "rosa")
+    monkeypatch.setenv("POTLUCK_NAME", "rosa")
     return workplace / "home"
 
 

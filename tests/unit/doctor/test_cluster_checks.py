@@ -124,7 +124,7 @@ CASES = {
         cluster(machines=[machine("ash", hostname="oak")]),
         "ash",
         FAIL,
-        "export POTLUCK_MACHINE=oak-2",
+        "export POTLUCK_NAME=oak-2",
         cluster(),
     ),
     "nccl-mismatch": (

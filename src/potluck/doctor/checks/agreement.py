@@ -46,9 +46,7 @@ def hostnames(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             facts.machine,
             fail(
                 f"two machines are called {facts.hostname}: {', '.join(_where(seen, facts.hostname))}",
-                bash(
-                    facts, f"export POTLUCK_MACHINE={new}", note=f"on {_address(seen, facts)}, before training starts"
-                ),
+                bash(facts, f"export POTLUCK_NAME={new}", note=f"on {_address(seen, facts)}, before training starts"),
                 bash(facts, f"hostnamectl set-hostname {new}", note="or for good", root=True),
             ),
         )

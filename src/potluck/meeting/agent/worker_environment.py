@@ -26,7 +26,7 @@ def worker_environments(
         "POTLUCK_RUN": assignment.run,
         "POTLUCK_RUNS_DIR": str(runs_dir),
         "POTLUCK_DATA_DIR": str(place.data_dir),
-        "POTLUCK_MACHINE": membership.machine,
+        "POTLUCK_NAME": membership.machine,
         "POTLUCK_RESUME": "1",
     }
     if place.threads is not None:
