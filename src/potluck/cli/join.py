@@ -56,7 +56,9 @@ def join(
         gate = stack.enter_context(closing(GateProcess(home.identity_dir, [listener], status.tell)))
         if invitation is not None:
             machine = name or environment.machine
-            membership = join_host(invitation, machine, home, seen, identity=identity, gate_port=gate.port)
+            membership = join_host(
+                invitation, machine, home, seen, identity=identity, gate_port=gate.port, tell=status.tell
+            )
         assert membership is not None
         where = f"{membership.host} ({membership.address}) as {membership.machine}"
         status.tell(f"joined {where}" if is_let_in else f"waiting for {where}: it does not answer yet")

@@ -156,6 +156,13 @@ def quieten_torchft() -> None:
     os.environ.setdefault("RUST_LOG", "warn")
 
 
+def use_plain_kernels() -> None:
+    """Make torch, imported later, compute without the processor's vector instructions: with them, random normal
+    numbers differ in their last bits from processor to processor.
+    """
+    os.environ["ATEN_CPU_CAPABILITY"] = "default"
+
+
 def read_environment() -> Environment:
     """Read the Environment now; nothing is cached, so a changed variable takes effect."""
     machine = os.environ.get("POTLUCK_NAME") or socket.gethostname().split(".")[0] or "machine"

@@ -8,6 +8,7 @@ import msgspec
 from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
 
 from potluck.core.states import Order, WorkerPhase
+from potluck.machine.parity import ParityReading
 from potluck.meeting.questions import Answer, Ask
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
@@ -38,6 +39,8 @@ MDNS_SERVICE = "_potluck._tcp.local."
 GOODBYE = b"goodbye"
 """A host that shuts down in order writes this to the stdin of its own machine's agent."""
 PROOF_HEADER = "X-Potluck-Proof"
+PARITY_WANTED = 428
+"""HTTP status (Precondition Required): the machine has other versions, and is to join with a parity reading."""
 ANSWER_S = 75.0  # importing torch may take a minute
 POLL_S = 5.0  # how long the host holds a long poll when there is no news
 
@@ -78,6 +81,8 @@ class JoinRequest(WireMessage):
     clock_ahead_s: float = Field(allow_inf_nan=False)
     """This machine's clock minus the host's, both taken at the middle of a round trip."""
     round_trip_s: float = Field(ge=0, allow_inf_nan=False)
+    parity: Annotated[str, Field(max_length=30_000), _read_as(ParityReading)] | None = None
+    """JSON of this machine's ParityReading, once the host has asked for it."""
 
 
 class JoinAnswer(WireMessage):

@@ -138,6 +138,14 @@ CASES = {
 }
 
 
+def test_versions_near_each_other_are_named_and_no_trouble():
+    near = replace(snapshot("desktop").software.torch, version="2.12.1")
+    seen = cluster(machines=[machine("ash", software=replace(snapshot("desktop").software, torch=near))])
+    found = examine_all(seen, only=["version-mismatch"])
+    assert not troubles(found)
+    assert any("ash has torch 2.12.1, the others have 2.13.0" in one.what for one in found)
+
+
 def test_every_check_has_a_case():
     assert set(CASES) == set(CLUSTER_CHECKS)
 

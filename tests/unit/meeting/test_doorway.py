@@ -45,21 +45,26 @@ HOST = facts("rosa", address="10.0.0.1")
     ("package", "version", "fix"),
     [
         ("potluck", "0.1.1", "clone of Potluck"),
-        ("torch", "2.12.1+cu128", "pip install torch==2.13.0"),
-        ("torch", "missing", "pip install torch==2.13.0"),
-        ("torchft", "0.3.0", "pip install torchft==0.2.0"),
-        ("python", "3.10.2", "Python 3.11"),
+        ("torch", "2.10.1+cu128", "pip install 'torch==2.13.0'"),
+        ("torch", "missing", "pip install 'torch==2.13.0'"),
+        ("torchft", "0.3.0", "pip install 'torchft==0.2.0'"),
+        ("Python", "3.8.2", "--python 3.11"),
     ],
 )
 def test_versions_that_do_not_train_together_are_refused_with_the_command(package, version, fix):
     with pytest.raises(MeetingError, match=f"lily has {package} ") as refused:
-        admission_checks.check_versions(facts(versions={package: version}), HOST)
+        admission_checks.check_versions(facts(versions={package.lower(): version}), HOST)
     assert fix in refused.value.fix
     assert "on lily" in refused.value.fix
 
 
 def test_builds_and_patches_may_differ():
-    admission_checks.check_versions(facts(versions={"torch": "2.13.1+cu128", "python": "3.11.2"}), HOST)
+    assert admission_checks.check_versions(facts(versions={"torch": "2.13.1+cu128", "python": "3.11.2"}), HOST) == ()
+
+
+def test_a_minor_version_may_differ_after_a_parity_check():
+    near = facts(versions={"torch": "2.11.0", "python": "3.13.0"})
+    assert admission_checks.check_versions(near, HOST) == ("torch", "python")
 
 
 @pytest.mark.parametrize("ahead_s", [60.0, -60.0, 6.0])

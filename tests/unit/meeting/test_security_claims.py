@@ -108,8 +108,8 @@ def test_the_proof_covers_the_certificate_of_the_machine_that_joins(tmp_path):
     proof = prove_join(b"t" * 16, request.challenge, b"f" * 16, request.model_dump_json().encode())
     forged = request.model_copy(update={"facts": facts("fern").model_copy(update={"machine": "ivy"})})
     with pytest.raises(MeetingError, match="token is not this host's"):
-        door.join(forged.model_dump_json().encode(), proof, "10.0.0.9")
-    door.join(request.model_dump_json().encode(), proof, "10.0.0.9")
+        asyncio.run(door.join(forged.model_dump_json().encode(), proof, "10.0.0.9"))
+    asyncio.run(door.join(request.model_dump_json().encode(), proof, "10.0.0.9"))
     assert known.machines["ivy"].facts.certificate == request.facts.certificate
 
 

@@ -3,34 +3,36 @@
 from collections import Counter
 from collections.abc import Iterator
 
-from potluck.core.version import FROM_THE_SAME_CLONE
-from potluck.doctor.check import ClusterCheck, Verdict, fail, warn
+from potluck.core.version_rule import PACKAGES, Fit, fix_commands, fix_in_words, judge, title
+from potluck.doctor.check import ClusterCheck, Verdict, fail, ok, warn
 from potluck.doctor.examination import Examination
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
 
 
 def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Versions must be equal: the version of most machines is taken as right, on a tie the first machine's."""
-    for title, package in (("potluck", "potluck"), ("torch", "torch"), ("torchft", "torchft"), ("Python", "")):
-        have = {facts.machine: _version(facts, title) for facts in seen.machines}
-        known = {machine: version for machine, version in have.items() if version}
+    """Versions must fit together: those of most machines are taken as right, on a tie the first machine's.
+
+    The rule is that of admission. Versions that are equal for the rule but not in every digit count as one.
+    """
+    for package in PACKAGES:
+        known = {facts.machine: version for facts in seen.machines if (version := _version(facts, package))}
         if len(set(known.values())) <= 1:
             continue
         wanted = Counter(known.values()).most_common(1)[0][0]
         for facts in seen.machines:
-            mine = known.get(facts.machine)
-            if mine is None or mine == wanted:
-                continue
-            what = f"{facts.machine} has {title} {mine}, the others have {wanted}"
-            if package == "potluck":
-                yield facts.machine, fail(what, by_hand(facts.machine, FROM_THE_SAME_CLONE))
-            elif package:
-                yield facts.machine, fail(what, bash(facts, f"python -m pip install '{package}=={wanted}'"))
-            else:
+            mine = known.get(facts.machine, wanted)
+            fit = judge(package, wanted, mine)
+            what = f"{facts.machine} has {title(package)} {mine}, the others have {wanted}"
+            if fit is Fit.CHECKED:
+                yield facts.machine, ok(f"{what}: a parity check decides when it joins")
+            elif fit is Fit.REFUSED:
+                commands = fix_commands(package, wanted, mine)
+                words = fix_in_words(package, wanted, mine)
+                is_shell = bool(commands) and package != "python"
                 yield (
                     facts.machine,
-                    warn(what, by_hand(facts.machine, f"make the environment anew with Python {wanted}")),
+                    fail(what, bash(facts, *commands) if is_shell else by_hand(facts.machine, words)),
                 )
 
 
@@ -84,14 +86,11 @@ def _forces_nccl(facts: Facts) -> bool:
     return any(name.startswith("NCCL_") for name in facts.variables)
 
 
-def _version(facts: Facts, title: str) -> str:
+def _version(facts: Facts, package: str) -> str:
     software = facts.software
-    if title == "Python":
-        return ".".join(software.python.split(".")[:2])
-    if title == "torch":
-        # Builds of one version, such as +cpu and +cu126, work together over Gloo.
-        return software.torch.version.partition("+")[0] if software.torch else ""
-    return software.potluck if title == "potluck" else software.torchft
+    if package == "torch":
+        return software.torch.version if software.torch else ""
+    return {"python": software.python, "potluck": software.potluck, "torchft": software.torchft}[package]
 
 
 def _address(seen: Examination, facts: Facts) -> str:

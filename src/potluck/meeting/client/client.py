@@ -16,7 +16,7 @@ from potluck.gates.sockets import watch_over
 from potluck.meeting.access.invitation import Invitation, fingerprint_of
 from potluck.meeting.access.proof import prove_back, prove_join
 from potluck.meeting.home import HostMembership
-from potluck.meeting.wire import PROOF_HEADER, JoinAnswer, JoinRequest, Problem, VersionAnswer
+from potluck.meeting.wire import PARITY_WANTED, PROOF_HEADER, JoinAnswer, JoinRequest, Problem, VersionAnswer
 
 Answer = TypeVar("Answer", bound=BaseModel)
 TIMEOUT_S = 10.0
@@ -32,6 +32,10 @@ class HostInTroubleError(HostSilentError):
 
 class NotAdmittedError(MeetingError):
     """The host does not know this machine, or not any more."""
+
+
+class AskedForParityError(MeetingError):
+    """The host has other versions, and wants this machine's parity reading before it decides."""
 
 
 class _PinnedConnection(http.client.HTTPSConnection):
@@ -191,7 +195,8 @@ class HostClient:
             return HostInTroubleError(problem.error, fix=problem.fix)
         if status >= 500 or status in (408, 429):  # try later: the request itself may be right
             return HostSilentError(problem.error, fix=problem.fix)
-        return (NotAdmittedError if status == 401 else MeetingError)(problem.error, fix=problem.fix)
+        kind = {401: NotAdmittedError, PARITY_WANTED: AskedForParityError}.get(status, MeetingError)
+        return kind(problem.error, fix=problem.fix)
 
 
 def measure_clock(client: HostClient) -> tuple[VersionAnswer, float, float]:

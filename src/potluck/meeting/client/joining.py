@@ -1,16 +1,28 @@
 """Joining a host: from a pasted line to a membership."""
 
+from collections.abc import Callable
+
+import msgspec
+
 from potluck.core.errors import MeetingError
 from potluck.engine.group.addresses import address_towards
 from potluck.gates.identity import Identity
 from potluck.machine.adapters import address_outside
 from potluck.machine.facts import Facts as Snapshot
+from potluck.machine.parity import READING_S, read_parity
 from potluck.meeting.access.introduction import introduce
 from potluck.meeting.access.invitation import Invitation
 from potluck.meeting.access.networks import find_interface
-from potluck.meeting.client.client import HostClient, HostSilentError, NotAdmittedError, knock, measure_clock
+from potluck.meeting.client.client import (
+    AskedForParityError,
+    HostClient,
+    HostSilentError,
+    NotAdmittedError,
+    knock,
+    measure_clock,
+)
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.wire import JoinRequest
+from potluck.meeting.wire import JoinAnswer, JoinRequest, VersionAnswer
 
 _PATIENCE_S = 20.0
 _KNOWN_S = 5.0
@@ -27,9 +39,19 @@ def check_known(identity: Identity, membership: HostMembership | None) -> None:
 
 
 def join(
-    invitation: Invitation, machine: str, home: Home, seen: Snapshot, *, identity: Identity, gate_port: int
+    invitation: Invitation,
+    machine: str,
+    home: Home,
+    seen: Snapshot,
+    *,
+    identity: Identity,
+    gate_port: int,
+    tell: Callable[[str], None] = lambda _: None,
 ) -> HostMembership:
-    """Join the host with a proof of the token, and save the membership. Links to other machines are not checked."""
+    """Join the host with a proof of the token, and save the membership. Links to other machines are not checked.
+
+    `tell` prints why it takes seconds longer: the host has other versions, and a parity check decides.
+    """
     address = address_towards(invitation.address)
     outside = address_outside(address, seen.windows if seen.wsl else None)
     with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=_PATIENCE_S) as client:
@@ -53,7 +75,11 @@ def join(
         request = JoinRequest(
             challenge=version.challenge, facts=facts, clock_ahead_s=ahead_s, round_trip_s=round_trip_s
         )
-        answer = knock(client, invitation, request)
+        try:
+            answer = knock(client, invitation, request)
+        except AskedForParityError as error:
+            tell(error.args[0])
+            answer = _knock_with_parity(invitation, request)
     membership = HostMembership(
         machine=machine,
         host=answer.host,
@@ -64,6 +90,14 @@ def join(
     )
     home.remember(membership)
     return membership
+
+
+def _knock_with_parity(invitation: Invitation, request: JoinRequest) -> JoinAnswer:
+    """Join with this machine's parity reading; the host may still be computing its own, which it compares with."""
+    parity = msgspec.json.encode(read_parity()).decode()
+    with HostClient(invitation.address, invitation.port, invitation.fingerprint, timeout_s=READING_S) as client:
+        challenge = client.ask_for(VersionAnswer, "GET", "/version").challenge
+        return knock(client, invitation, request.model_copy(update={"challenge": challenge, "parity": parity}))
 
 
 def come_back(membership: HostMembership) -> bool:

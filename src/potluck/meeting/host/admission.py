@@ -4,13 +4,16 @@ import hmac
 import time
 from collections.abc import Callable
 
+import msgspec
 from pydantic import ValidationError
 
 from potluck.core.errors import MeetingError
 from potluck.core.version import __version__
+from potluck.machine.parity import ParityReading, read_parity
 from potluck.meeting.access.proof import Challenges, FailureLimit, prove_back, prove_join
 from potluck.meeting.access.token import metrics_key
 from potluck.meeting.host import admission_checks
+from potluck.meeting.host.own_parity import OwnParity
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.wire import Introduction, JoinAnswer, JoinRequest, VersionAnswer
 
@@ -21,6 +24,10 @@ class NotProvenError(MeetingError):
 
 class TooManyTriesError(MeetingError):
     """Too many wrong credentials or proofs from one address."""
+
+
+class ParityWantedError(MeetingError):
+    """The machine's versions differ a little from the host's: it is to join again with a parity reading."""
 
 
 class Door:
@@ -34,12 +41,14 @@ class Door:
         facts: Introduction,
         roster: MachineRoster,
         clock: Callable[[], float] = time.time,
+        read_parity: Callable[[], ParityReading] = read_parity,
     ) -> None:
         self._token = token
         self._fingerprint = fingerprint
         self._facts = facts
         self._roster = roster
         self._clock = clock
+        self._own_parity = OwnParity(read_parity, facts.machine)
         self._challenges = Challenges()
         self.failures = FailureLimit()
 
@@ -65,9 +74,34 @@ class Door:
         """Whether `key` is the metrics key, which is good for nothing else."""
         return hmac.compare_digest(key.encode(errors="replace"), metrics_key(self._token).encode())
 
-    def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
+    async def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
         """Admit a machine; raises if it fails the proof or a check."""
         request = self._proven(body, proof, peer)
+        self._check(request)
+        await self._check_parity(request)
+        self._check(request)  # once more: while the host computed its reading, another machine may have joined
+        return JoinAnswer(
+            host=self._facts.machine,
+            credential=self._roster.enrol(request.facts),
+            proof=prove_back(self._token, request.challenge, self._fingerprint),
+        )
+
+    async def _check_parity(self, request: JoinRequest) -> None:
+        """Compare the machine's parity reading with the host's, where their versions differ."""
+        theirs = request.facts
+        to_check = admission_checks.check_versions(theirs, self._facts)
+        if not to_check:
+            return
+        self._own_parity.begin()
+        if not request.parity:
+            raise ParityWantedError(
+                admission_checks.parity_wanted(theirs, self._facts, to_check), fix="join with a parity reading"
+            )
+        own = await self._own_parity.get()
+        reading = msgspec.json.decode(request.parity, type=ParityReading)
+        admission_checks.check_parity(theirs, self._facts, to_check, reading=reading, own=own)
+
+    def _check(self, request: JoinRequest) -> None:
         theirs = request.facts
         admission_checks.check_versions(theirs, self._facts)
         admission_checks.check_clock(
@@ -77,11 +111,6 @@ class Door:
         holder = self._roster.machines.get(theirs.machine)
         admission_checks.check_name(theirs, holder.facts if holder else None)
         admission_checks.check_identity(theirs, [known.facts for known in self._roster.machines.values()])
-        return JoinAnswer(
-            host=self._facts.machine,
-            credential=self._roster.enrol(theirs),
-            proof=prove_back(self._token, request.challenge, self._fingerprint),
-        )
 
     def _proven(self, body: bytes, proof: str, peer: str) -> JoinRequest:
         try:

@@ -1,32 +1,53 @@
 """Checks of a machine that asks to join: versions, clock, certificate, name. A refusal says what to type, and where."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from potluck.core.errors import MeetingError
-from potluck.core.version import FROM_THE_SAME_CLONE
+from potluck.core.version_rule import PACKAGES, Fit, fix_in_words, judge, title
 from potluck.gates.identity import ends_at
+from potluck.machine.parity import ParityReading, first_difference
 from potluck.meeting.wire import Introduction
 
 MOST_CLOCK_S = 5.0
-_COMPARED_PARTS = {"potluck": 3, "torch": 2, "torchft": 2, "python": 2}
 
 
-def check_versions(theirs: Introduction, host: Introduction) -> None:
-    """Refuse versions that do not train together."""
-    for package, num_parts in _COMPARED_PARTS.items():
-        own, other = (facts.versions.get(package, "missing") for facts in (host, theirs))
-        if _parts(own, num_parts) == _parts(other, num_parts):
-            continue
-        plain = own.split("+")[0]
-        if package == "python":
-            fix = f"on {theirs.machine}: make the virtual environment with Python {'.'.join(_parts(own, num_parts))}"
-        elif package == "potluck":
-            fix = f"on {theirs.machine}: {FROM_THE_SAME_CLONE}"
-        else:
-            fix = f"on {theirs.machine}: pip install {package}=={plain}"
-        raise MeetingError(
-            f"{theirs.machine} has {package} {other}, {host.machine} has {own}: they do not train together", fix=fix
-        )
+def check_versions(theirs: Introduction, host: Introduction) -> tuple[str, ...]:
+    """The packages whose versions differ so little that a parity check decides; refuses versions further apart."""
+    to_check = []
+    for package in PACKAGES:
+        own, other = _version(host, package), _version(theirs, package)
+        fit = judge(package, own, other)
+        if fit is Fit.REFUSED:
+            raise MeetingError(
+                f"{theirs.machine} has {title(package)} {other}, {host.machine} has {own}: they do not train together",
+                fix=f"on {theirs.machine}: {fix_in_words(package, own, other)}",
+            )
+        if fit is Fit.CHECKED:
+            to_check.append(package)
+    return tuple(to_check)
+
+
+def check_parity(
+    theirs: Introduction, host: Introduction, to_check: Sequence[str], *, reading: ParityReading, own: ParityReading
+) -> None:
+    """Refuse a machine that computes other numbers than the host; `to_check` are the packages that differ."""
+    difference = first_difference(own, reading)
+    if difference is None:
+        return
+    fixes = [fix_in_words(package, _version(host, package), _version(theirs, package)) for package in to_check]
+    raise MeetingError(
+        f"{theirs.machine} ({_named(theirs, to_check)}) does not compute what {host.machine} "
+        f"({_named(host, to_check)}) computes: parity check, {difference.text}",
+        fix=f"on {theirs.machine}: {'; and '.join(fixes)}",
+    )
+
+
+def parity_wanted(theirs: Introduction, host: Introduction, to_check: Sequence[str]) -> str:
+    """The sentence that asks a machine for its parity reading."""
+    return (
+        f"{theirs.machine} has {_named(theirs, to_check)}, {host.machine} has {_named(host, to_check)}: "
+        "a parity check decides whether they train together"
+    )
 
 
 def check_clock(theirs: Introduction, host: Introduction, *, ahead_s: float, round_trip_s: float) -> None:
@@ -74,5 +95,9 @@ def check_name(theirs: Introduction, holder: Introduction | None) -> None:
         )
 
 
-def _parts(version: str, num_parts: int) -> list[str]:
-    return version.split("+", 1)[0].split(".")[:num_parts]
+def _version(facts: Introduction, package: str) -> str:
+    return facts.versions.get(package, "missing")
+
+
+def _named(facts: Introduction, packages: Sequence[str]) -> str:
+    return " and ".join(f"{title(package)} {_version(facts, package)}" for package in packages)

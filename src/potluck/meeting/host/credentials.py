@@ -10,11 +10,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from potluck.core.disk import as_disk_error
 from potluck.core.errors import PotluckError
 from potluck.core.version import FROM_THE_SAME_CLONE, __version__
-from potluck.meeting.host.admission import Door, NotProvenError, TooManyTriesError
+from potluck.meeting.host.admission import Door, NotProvenError, ParityWantedError, TooManyTriesError
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.transfer.bundle import DEFAULT_LIMIT_BYTES
 from potluck.meeting.transfer.shipping import MAX_DELIVERY_BYTES
+from potluck.meeting.wire import PARITY_WANTED
 
 CALLER = "potluck.caller"
 """Key of an ASGI scope: the machine that sent the request, or ONLOOKER for a program with the metrics key."""
@@ -26,6 +27,7 @@ STRANGERS_BODY_S = 5.0
 MEMBERS_BODY_S = 30.0
 _SLOWEST_BYTES_PER_S = 12_500
 _OPEN_TO_ALL = ("/version", "/join")
+_STATUSES = {NotProvenError: 401, TooManyTriesError: 429, ParityWantedError: PARITY_WANTED}
 OTHER_VERSION = f"install the host's version, {__version__}: {FROM_THE_SAME_CLONE}"
 
 
@@ -150,7 +152,7 @@ def _own_trouble(error: Exception) -> JSONResponse:
 
 def refuse(error: PotluckError, *, is_last: bool = False) -> JSONResponse:
     """An error as an answer; `is_last` closes the connection, for a request whose body was not read."""
-    status = 401 if isinstance(error, NotProvenError) else 429 if isinstance(error, TooManyTriesError) else 400
+    status = next((status for kind, status in _STATUSES.items() if isinstance(error, kind)), 400)
     return JSONResponse(
         {"error": error.args[0], "fix": error.fix}, status, {"connection": "close"} if is_last else None
     )

@@ -106,7 +106,7 @@ async def tell_version(request: Request) -> VersionAnswer:
 async def let_in(request: Request, coordinator: CoordinatorDep) -> JoinAnswer:
     """Admit a machine that proves the token, and give it a credential."""
     door: Door = request.app.state.door
-    answer = door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
+    answer = await door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
     coordinator.changes.tell()
     return answer
 
