@@ -4,6 +4,7 @@ import sys
 
 import typer
 
+from potluck.cli.attach import attach
 from potluck.cli.compare import compare
 from potluck.cli.dashboard import dashboard
 from potluck.cli.doctor import doctor
@@ -11,6 +12,7 @@ from potluck.cli.explain import explain
 from potluck.cli.host import host
 from potluck.cli.join import join
 from potluck.cli.leave import leave
+from potluck.cli.logs import logs
 from potluck.cli.plan import plan
 from potluck.cli.profile import profile
 from potluck.cli.report import report
@@ -32,7 +34,10 @@ app = typer.Typer(
 )
 app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)  # options after the script belong to the script
-for command in (host, join, status, stop, leave, runs, report, compare, dashboard, doctor, explain, profile, plan):
+for command in (
+    *(host, join, status, attach, logs, stop, leave, runs, report, compare),
+    *(dashboard, doctor, explain, profile, plan),
+):
     app.command()(command)
 
 

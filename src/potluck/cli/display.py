@@ -1,6 +1,7 @@
 """Shows a run while it trains: a progress bar on a terminal, a line a second elsewhere, and a summary at the end."""
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,6 +58,7 @@ class TrainingDisplay:
         self._progress: _Bar | None = None
         self._machines = ""
         self._machines_at = float("-inf")
+        self._held: deque[str] | None = None
         if console.is_terminal:
             self._progress = _Bar(
                 TextColumn("{task.description}"),
@@ -100,6 +102,16 @@ class TrainingDisplay:
             self._machines, self._machines_at = text, time.monotonic()
             self._line(text)
 
+    def hold_back(self, most: int) -> None:
+        """Keep lines instead of printing them, the last `most` of them, until `let_go` is called."""
+        self._held = deque(maxlen=most)
+
+    def let_go(self) -> None:
+        """Print the lines that were held back, and all later lines at once."""
+        held, self._held = self._held or (), None
+        for line in held:
+            self._line(line)
+
     def close(self) -> None:
         if self._progress is not None:
             self._progress.stop()
@@ -113,7 +125,7 @@ class TrainingDisplay:
     def _step(self, step: StepCommitted, state: RunState) -> None:
         self._speed.add(step.samples, step.seconds)
         now = time.monotonic()
-        if self._progress is None and now - self._printed_at < _LINE_EVERY_S:
+        if self._progress is None and (self._held is not None or now - self._printed_at < _LINE_EVERY_S):
             return
         self._printed_at = now
         if self._progress is not None and self._task is not None:
@@ -127,6 +139,9 @@ class TrainingDisplay:
         self._line(epoch_line(ended, state) + (f", {scores_text(scores)}" if scores else ""))
 
     def _line(self, text: str) -> None:
+        if self._held is not None:
+            self._held.append(text)
+            return
         self._console.print(Text(text), soft_wrap=True)
 
 

@@ -1,38 +1,30 @@
 """Shows a run on several machines in one display: their common progress, and what each machine prints."""
 
-import signal
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from potluck.cli.crashes import CrashTeller
 from potluck.cli.display import TrainingDisplay, show_training
+from potluck.cli.interrupts import leaving_on_interrupt, stopping_on_interrupt
 from potluck.cli.script_output import ScriptOutput
 from potluck.core.environment import read_environment
-from potluck.core.errors import MeetingError
 from potluck.core.exit_codes import DIVERGED
 from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.core.states import ENDED
 from potluck.events.state import RunState
 from potluck.events.types import LinePrinted, RunStarted
-from potluck.meeting.client.cluster import ClusterClient
+from potluck.meeting.client.cluster import ClusterClient, News
 from potluck.meeting.host.admission_checks import MOST_CLOCK_S
 from potluck.meeting.new_lines import NewLines
 from potluck.report.live_view import LiveView
 from potluck.report.machines_now import machines_line
-from potluck.report.outlets import open_outlet
+from potluck.report.outlets import Outlet, open_outlet
 
 EXIT_STOPPED = 130
 _FIRST_SHARES = 3  # steps, after which the events of other machines have arrived
-_STOP_S = 10.0  # from Ctrl-C until this display ends, while the machines go on stopping
-
-
-class _StopTakesLong(Exception):  # noqa: N818  not an error
-    """The run has not ended within _STOP_S seconds after Ctrl-C."""
+_LINES_BEFORE = 20  # of a run's history, when a display attaches
 
 
 def follow_run(cluster: ClusterClient, started: dict[str, Any], log_to: str | None = None) -> int:
@@ -40,14 +32,20 @@ def follow_run(cluster: ClusterClient, started: dict[str, Any], log_to: str | No
 
     The merged events of all workers since this start of the run go to the outlet `log_to`. Returns the exit code.
     """
+    return _follow(cluster, started, log_to, is_attached=False)
+
+
+def attach_run(cluster: ClusterClient, run: dict[str, Any]) -> int:
+    """Show a run that another terminal started: of the lines before now the last ones, then every new one.
+
+    Ctrl-C leaves this display while the run goes on. Returns the exit code.
+    """
+    return _follow(cluster, run, None, is_attached=True)
+
+
+def _follow(cluster: ClusterClient, started: dict[str, Any], log_to: str | None, *, is_attached: bool) -> int:
     name = started["run"]
-    begin = started["started_at"] - MOST_CLOCK_S
-    view = LiveView(since=begin)
     is_given_up = threading.Event()
-    trouble = NewLines()
-    damaged: set[str] = set()
-    machines = cluster.status()["machines"]
-    names = {one[kind]: one["machine"] for one in machines for kind in ("address", "loopback")}
     host, here = cluster.membership.host, cluster.membership.machine
     runs_dir = str(Path(started["folder"]).parent)
     folder = RunFolder(Path(runs_dir) / name if here == host else read_environment().runs_dir / name)
@@ -60,38 +58,69 @@ def follow_run(cluster: ClusterClient, started: dict[str, Any], log_to: str | No
             read_account=lambda _: None if is_given_up.is_set() else cluster.account(name),
         ) as display,
     ):
-        crashes, output = CrashTeller(display.say, host, names), ScriptOutput(display.say)
+        shown = _ShownRun(cluster, started, display, outlet)
         display.say(f"run {name} on {_machines(started)}")
         if started["is_direct"]:
             display.say("gradients go from machine to machine in the open (--direct); all else goes through the gates")
-        with _stopping_on_interrupt(cluster, name, display, is_given_up):
+        if is_attached:
+            display.hold_back(_LINES_BEFORE)
+            interrupt = leaving_on_interrupt(name, display, is_given_up)
+        else:
+            interrupt = stopping_on_interrupt(cluster, name, display, is_given_up)
+        with interrupt:
             for news in cluster.follow(name, display.say, started.get("written")):
-                for record, state in view.take([chunk for chunk in news.chunks if chunk[0].startswith("events/")]):
-                    if isinstance(record.event, LinePrinted):
-                        output.show_once(record.event.text)
-                    elif not isinstance(record.event, RunStarted):  # one worker's device says little here
-                        display(record, state)
-                    outlet(record, state)
-                for file in view.damaged.keys() - damaged:
-                    damaged.add(file)
-                    display.say(f"{file} of this run has a damaged line, which is left out; see: potluck report {name}")
-                for file, text in news.chunks:
-                    if file.startswith("logs/"):
-                        output.show_log(file, text, news.run)
-                crashes.look(news.run)
-                for line in trouble.of(news.run["trouble"]):
-                    display.say(line)
-                shares = machines_line(view.merge, view.state.benched, news.run["workers"])
-                display.show_machines(shares if view.state.step >= _FIRST_SHARES else "")
+                shown.take(news)
                 started = news.run
+                if is_attached and not news.has_more:
+                    display.let_go()
         if is_given_up.is_set():
-            display.say(_still_stopping(started))
-            return EXIT_STOPPED
-        outlet(*view.end(started["state"]))
-        display.state = view.state
+            if not is_attached:
+                display.say(_still_stopping(started))
+            return 0 if is_attached else EXIT_STOPPED
+        outlet(*shown.view.end(started["state"]))
+        display.state = shown.view.state
     if started["state"] == "failed":
-        raise crashes.failure(started)
-    return _exit_code(started["state"], view.state)
+        raise shown.crashes.failure(started)
+    return _exit_code(started["state"], shown.view.state)
+
+
+class _ShownRun:
+    """Shows the news of one run: events of all workers merged, what workers print, crashes and trouble."""
+
+    def __init__(
+        self, cluster: ClusterClient, started: dict[str, Any], display: TrainingDisplay, outlet: Outlet
+    ) -> None:
+        self.view = LiveView(since=started["started_at"] - MOST_CLOCK_S)
+        machines = cluster.status()["machines"]
+        names = {one[kind]: one["machine"] for one in machines for kind in ("address", "loopback")}
+        self.crashes = CrashTeller(display.say, cluster.membership.host, names)
+        self._run = started["run"]
+        self._display = display
+        self._outlet = outlet
+        self._output = ScriptOutput(display.say)
+        self._trouble = NewLines()
+        self._damaged: set[str] = set()
+
+    def take(self, news: News) -> None:
+        """Show new lines of the run's files, and what the host says about the run."""
+        for record, state in self.view.take([chunk for chunk in news.chunks if chunk[0].startswith("events/")]):
+            if isinstance(record.event, LinePrinted):
+                self._output.show_once(record.event.text)
+            elif not isinstance(record.event, RunStarted):  # one worker's device says little here
+                self._display(record, state)
+            self._outlet(record, state)
+        say = self._display.say
+        for file in self.view.damaged.keys() - self._damaged:
+            self._damaged.add(file)
+            say(f"{file} of this run has a damaged line, which is left out; see: potluck report {self._run}")
+        for file, text in news.chunks:
+            if file.startswith("logs/"):
+                self._output.show_log(file, text, news.run)
+        self.crashes.look(news.run)
+        for line in self._trouble.of(news.run["trouble"]):
+            say(line)
+        shares = machines_line(self.view.merge, self.view.state.benched, news.run["workers"])
+        self._display.show_machines(shares if self.view.state.step >= _FIRST_SHARES else "")
 
 
 def _exit_code(state: str, seen: RunState) -> int:
@@ -125,37 +154,3 @@ def _still_stopping(run: dict[str, Any]) -> str:
     ]
     what = f"{', '.join(busy)} still {'ends its' if len(busy) == 1 else 'end their'} work" if busy else "files are sent"
     return f"run {run['run']} is not over yet: {what}; it goes on stopping, see: potluck status"
-
-
-@contextmanager
-def _stopping_on_interrupt(
-    cluster: ClusterClient, run: str, display: TrainingDisplay, is_given_up: threading.Event
-) -> Iterator[None]:
-    """The first Ctrl-C asks the host to stop the run; the second one interrupts this process as usual.
-
-    If the run has not ended _STOP_S seconds after the first, this process stops waiting and sets `is_given_up`.
-    """
-
-    def ask(number: int, _: FrameType | None) -> None:
-        signal.signal(number, before)
-        display.say("stopping after the step; Ctrl-C again leaves this display while the machines go on stopping")
-        signal.setitimer(signal.ITIMER_REAL, _STOP_S)
-        try:
-            with cluster.beside() as other:  # the display's own connection is waiting for news
-                other.stop(run)
-        except MeetingError as error:
-            display.say(f"the run is not stopped: {error}")
-
-    def give_up(*_: object) -> None:
-        is_given_up.set()
-        raise _StopTakesLong
-
-    before = signal.signal(signal.SIGINT, ask)
-    before_alarm = signal.signal(signal.SIGALRM, give_up)
-    try:
-        with suppress(_StopTakesLong):
-            yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before_alarm)
-        signal.signal(signal.SIGINT, before)

@@ -31,10 +31,10 @@ class ScriptOutput:
             if self._left_out[worker, line] < self._once[line]:
                 self._left_out[worker, line] += 1
             else:
-                self._say(f"{_label(worker, run)}: {line}")
+                self._say(f"{label_of(worker, run)}: {line}")
 
 
-def _label(worker: str, run: dict[str, Any]) -> str:
+def label_of(worker: str, run: dict[str, Any]) -> str:
     """The machine's name, with the device if the machine has several workers, as in the display's first line."""
     machine, _, number = worker.rpartition("-")
     workers = run["workers"].get(machine, [])

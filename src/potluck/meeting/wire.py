@@ -293,6 +293,10 @@ class NewsRequest(WireMessage):
     offsets: dict[Annotated[str, Field(max_length=200)], Annotated[int, Field(ge=0)]] = Field(
         default={}, max_length=2000
     )
+    only_logs: bool = False
+    """Only the workers' output, without events."""
+    tail_bytes: Annotated[int, Field(ge=0)] | None = None
+    """Of a file that is not in `offsets`, only the lines in its last bytes."""
 
 
 class Problem(WireMessage):

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from potluck.core.errors import MeetingError
+from potluck.core.run_folder import check_run_name
 from potluck.core.states import ENDED
 from potluck.meeting.client.client import HostClient, HostInTroubleError, HostSilentError
 from potluck.meeting.home import Home
@@ -18,6 +19,7 @@ _START_S = 90.0
 _ANSWER_S = 10.0  # twice the host's long poll for news
 _BESIDE_S = 4.0
 _SILENCE_S = 1.0
+_FULL = 1 << 16  # characters; the host sends up to four times as many bytes of a file at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,11 @@ class News:
     def is_over(self) -> bool:
         """Whether the run has ended, all its files are at the host, and all their lines have been read."""
         return self.run["state"] in ENDED and self.run["is_home"] and not self.chunks
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a file may have more lines now: the host sends a long file in several answers."""
+        return any(len(text) >= _FULL for _, text in self.chunks)
 
 
 class ClusterClient:
@@ -67,17 +74,24 @@ class ClusterClient:
             client.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
 
     def follow(
-        self, run: str, when_silent: Callable[[str], None], written: Mapping[str, int] | None = None
+        self,
+        run: str,
+        when_silent: Callable[[str], None],
+        written: Mapping[str, int] | None = None,
+        *,
+        only_logs: bool = False,
+        tail_bytes: int | None = None,
     ) -> Iterator[News]:
         """Yield news of the run until it is over; while the host is silent, retry.
 
-        `written`: the lengths of the run's files before this start, if earlier lines are to be skipped.
+        `written`: the lengths of the run's files before this start, if earlier lines are to be skipped. `only_logs`:
+        the workers' output without events; `tail_bytes`: of each file's lines before this call, the last ones only.
         """
         offsets = dict(written or {})
         is_silent = False
         while True:
             try:
-                chunks, described = self.read_on(run, offsets)
+                chunks, described = self.read_on(run, offsets, only_logs=only_logs, tail_bytes=tail_bytes)
             except HostSilentError as error:
                 if not is_silent:
                     when = "later" if isinstance(error, HostInTroubleError) else "when it does"
@@ -85,16 +99,19 @@ class ClusterClient:
                 is_silent = True
                 time.sleep(_SILENCE_S)
                 continue
-            is_silent = False
+            is_silent, tail_bytes = False, None
             offsets |= {chunk["file"]: chunk["next_offset"] for chunk in chunks}
             news = News([(chunk["file"], chunk["text"]) for chunk in chunks], described)
             yield news
             if news.is_over:
                 return
 
-    def read_on(self, run: str, offsets: dict[str, int]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    def read_on(
+        self, run: str, offsets: dict[str, int], *, only_logs: bool = False, tail_bytes: int | None = None
+    ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
         """Long poll for lines of a run's files beyond the offsets; also returns the host's description of the run."""
-        answer = self._client.ask("POST", f"/runs/{run}/news", NewsRequest(offsets=offsets))
+        request = NewsRequest(offsets=offsets, only_logs=only_logs, tail_bytes=tail_bytes)
+        answer = self._client.ask("POST", f"/runs/{run}/news", request)
         return list(answer["chunks"]), dict(answer["run"])
 
     def account(self, run: str) -> Account | None:
@@ -113,6 +130,18 @@ class ClusterClient:
         if not names:
             raise MeetingError("nothing runs", fix="see what has run: potluck status --json")
         raise MeetingError(f"several runs are on: {', '.join(names)}", fix=f"name one: potluck stop {names[0]}")
+
+    def find_run(self, name: str | None) -> dict[str, Any]:
+        """The host's description of the named run, else of the run in progress that started last, else of the newest.
+
+        Raises if there is no such run, or no run at all.
+        """
+        if name is not None:
+            return dict(self._client.ask("GET", f"/runs/{check_run_name(name)}"))
+        runs = [dict(run) for run in self.status()["runs"]]
+        if not runs:
+            raise MeetingError(f"{self.membership.host} has no run yet", fix="start one: potluck train")
+        return max(runs, key=lambda run: (run["state"] not in ENDED, float(run["started_at"])))
 
     def status(self) -> dict[str, Any]:
         return dict(self._client.ask("GET", "/status"))

@@ -281,7 +281,9 @@ async def give_news(run: Name, asked: NewsRequest, coordinator: CoordinatorDep) 
     record = coordinator.state.find_run(run)
     state, trouble, deadline = record.state, coordinator.trouble(run), time.monotonic() + POLL_S
     while True:
-        chunks = await asyncio.to_thread(read_news, record.folder, asked.offsets)
+        chunks = await asyncio.to_thread(
+            read_news, record.folder, asked.offsets, only_logs=asked.only_logs, tail_bytes=asked.tail_bytes
+        )
         record = coordinator.state.find_run(run)
         is_news = chunks or record.state != state or coordinator.trouble(run) != trouble
         if is_news or record.has_ended or time.monotonic() > deadline:

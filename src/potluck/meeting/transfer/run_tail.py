@@ -5,6 +5,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import IO
 
 from potluck.core.atomic import write_text
 from potluck.core.errors import EventLogError
@@ -102,12 +103,13 @@ class Chunk:
     next_offset: int
 
 
-def _news_files(folder: Path) -> list[Path]:
+def _news_files(folder: Path, *, only_logs: bool = False) -> list[Path]:
     """The files whose lines are news: the workers' output, and events.
 
     Logs are read first: a line that a script prints for all workers is in the events before it is in a log.
     """
-    return [*sorted(folder.glob(f"logs/*{OUTPUT_SUFFIX}")), *sorted(folder.glob("events/*.jsonl"))]
+    events = [] if only_logs else sorted(folder.glob("events/*.jsonl"))
+    return [*sorted(folder.glob(f"logs/*{OUTPUT_SUFFIX}")), *events]
 
 
 def lengths(folder: Path) -> dict[str, int]:
@@ -115,19 +117,37 @@ def lengths(folder: Path) -> dict[str, int]:
     return {str(path.relative_to(folder)): path.stat().st_size for path in _news_files(folder)}
 
 
-def read_news(folder: Path, offsets: dict[str, int]) -> list[Chunk]:
-    """Whole lines beyond the offsets, of the workers' output and of every event file."""
+def read_news(
+    folder: Path, offsets: dict[str, int], *, only_logs: bool = False, tail_bytes: int | None = None
+) -> list[Chunk]:
+    """Whole lines beyond the offsets, of the workers' output and of every event file.
+
+    Of a file without an offset, all lines, or those that begin within its last `tail_bytes`.
+    """
     chunks = []
-    for path in _news_files(folder):
+    for path in _news_files(folder, only_logs=only_logs):
         name = str(path.relative_to(folder))
         offset = offsets.get(name, 0)
         try:
             with open_events(path) as file:
+                if name not in offsets and tail_bytes is not None:
+                    offset = _begin_of_tail(file, tail_bytes)
                 file.seek(offset, os.SEEK_SET)
                 content = file.read(_CHUNK_BYTES)
         except (EventLogError, OSError):  # a folder of that name, or a deleted file: go on with the other files
             continue
         whole = content[: content.rfind(b"\n") + 1]
-        if whole:
+        if whole or (name not in offsets and tail_bytes is not None):
             chunks.append(Chunk(name, whole.decode(errors="replace"), offset + len(whole)))
     return chunks
+
+
+def _begin_of_tail(file: IO[bytes], tail_bytes: int) -> int:
+    """Where the first line begins that lies within the file's last bytes."""
+    size = file.seek(0, os.SEEK_END)
+    begin = max(0, size - tail_bytes)
+    if begin == 0:
+        return 0
+    file.seek(begin - 1)  # a line may begin exactly there
+    file.readline()
+    return file.tell()
