@@ -1,4 +1,4 @@
-"""A virtual environment with an older Potluck, and a clone of the present one to install from."""
+"""A virtual environment with an older Potluck."""
 
 import os
 import shutil
@@ -21,19 +21,17 @@ class OldEnvironment:
 
     python: str
     variables: dict[str, str]
-    clone: Path
 
 
 def make_old_environment(folder: Path) -> OldEnvironment:
     """The old Potluck is built from this tree; only its version differs."""
-    venv, clone, tree = folder / "venv", folder / "clone", folder / "tree"
+    venv, tree = folder / "venv", folder / "tree"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     packages = next(venv.glob("lib/python*/site-packages"))
     (packages / "everything_else.pth").write_text(sysconfig.get_path("purelib") + "\n")
-    for copy in (clone, tree):
-        shutil.copytree(ROOT / "src", copy / "src", ignore=shutil.ignore_patterns("__pycache__"))
-        for name in ("pyproject.toml", "README.md", "LICENSE"):
-            shutil.copy(ROOT / name, copy)
+    shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree)
     version = tree / "src" / "potluck" / "core" / "version.py"
     version.write_text(version.read_text().replace(__version__, OLD))
     with zipfile.ZipFile(_build(tree, folder)) as wheel:
@@ -43,7 +41,7 @@ def make_old_environment(folder: Path) -> OldEnvironment:
         "PYTHONPATH": "",
         "PIP_NO_INDEX": "1",
     }
-    return OldEnvironment(str(venv / "bin" / "python"), variables, clone)
+    return OldEnvironment(str(venv / "bin" / "python"), variables)
 
 
 def _build(tree: Path, into: Path) -> Path:

@@ -1,5 +1,6 @@
 """Real faults between real machines: training fails, the doctor names the machine, its fix typed as printed works."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -246,9 +247,11 @@ def test_a_machine_that_its_host_refuses_for_its_version_and_then_for_its_name(c
             (fix,) = only(clinic.diagnose("version-mismatch", on=OAK, reach=[place]), here)
         assert refused.wait(30) == 1
         assert f"oak has potluck {OLD}" in refused.output
-        assert "in it: pip install ." in fix["note"]
-        # Without an index pip cannot fetch what builds a package: the one that the tests have does it.
-        installed = type_on_elm(f"cd {old.clone}", "python -m pip install --no-deps --no-build-isolation .")
+        assert "the line for a machine without Potluck that potluck host prints" in fix["note"]
+        command = r"(python -m pip install 'http://[^']+#sha256=[0-9a-f]{64}'), then join again"
+        printed = re.search(command, refused.output)
+        assert printed, refused.output
+        installed = type_on_elm(printed[1])
         assert installed.wait(60) == 0, installed.output
 
         refused = type_on_elm(join)

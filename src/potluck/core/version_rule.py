@@ -3,7 +3,7 @@
 import re
 from enum import Enum
 
-from potluck.core.version import FROM_THE_SAME_CLONE
+from potluck.core.version import FROM_THE_HOST
 
 PACKAGES = ("potluck", "torch", "torchft", "python")
 MOST_MINORS_APART = 2
@@ -41,23 +41,37 @@ def title(package: str) -> str:
     return _TITLES.get(package, package)
 
 
-def fix_commands(package: str, wanted: str, have: str) -> tuple[str, ...]:
-    """Commands that bring this package to the wanted version; none for Potluck, see `fix_in_words`."""
+def fix_commands(package: str, wanted: str, have: str, *, install: str = "") -> tuple[str, ...]:
+    """Commands that bring this package to the wanted version.
+
+    `install` installs the host's Potluck; where it is not known, there are none for Potluck, see `fix_in_words`.
+    """
     if package == "python":
         minor = ".".join(wanted.split(".")[:2])
         folder = f"potluck-python{minor}"
         return (f"python -m pip install uv && uv venv --seed --python {minor} {folder} && . {folder}/bin/activate",)
     if package == "potluck":
-        return ()
+        return (install,) if install else ()
     # Without the index of CPU builds, pip would replace a CPU build by gigabytes of CUDA.
     index = " --index-url https://download.pytorch.org/whl/cpu" if package == "torch" and "+cpu" in have else ""
     return (f"python -m pip install '{package}=={_release(wanted)}'{index}",)
 
 
-def fix_in_words(package: str, wanted: str, have: str) -> str:
-    """The fix as one line of text."""
-    commands = " && ".join(fix_commands(package, wanted, have)) or FROM_THE_SAME_CLONE
-    return f"{commands}, then install Potluck in that environment and join again" if package == "python" else commands
+def fix_in_words(package: str, wanted: str, have: str, *, install: str = "") -> str:
+    """The fix as one line of text; `install` is the command that installs the host's Potluck, where it is known."""
+    commands = fix_commands(package, wanted, have, install=install)
+    if package == "python":
+        if install:
+            return f"{' && '.join([*commands, install])}, then join again"
+        return f"{' && '.join(commands)}, then {FROM_THE_HOST}"
+    if package == "potluck":
+        return other_potluck(install)
+    return " && ".join(commands)
+
+
+def other_potluck(install: str) -> str:
+    """How a machine that has another version of Potluck gets the host's."""
+    return f"in the environment that has Potluck: {install}, then join again" if install else FROM_THE_HOST
 
 
 def _release(version: str) -> str:

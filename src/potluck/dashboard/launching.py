@@ -12,6 +12,7 @@ from typing import NoReturn
 
 from potluck.core.environment import with_dashboard_password
 from potluck.core.errors import ReportError
+from potluck.core.pip_lines import install_extra
 
 APP = Path(__file__).with_name("app.py")
 _NEEDED = ("streamlit", "altair")
@@ -48,7 +49,7 @@ def serve(served: Served, runs_dir: Path) -> NoReturn:
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]
     if missing:
         raise ReportError(
-            f"the dashboard needs {', '.join(missing)}, which is not installed", fix="pip install 'potluck[dashboard]'"
+            f"the dashboard needs {', '.join(missing)}, which is not installed", fix=install_extra("dashboard")
         )
     check_port(served.address, served.port)
     place = [served.address, str(served.port), str(runs_dir.absolute())]

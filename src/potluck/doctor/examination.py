@@ -34,6 +34,7 @@ class IntendedRun(Part, frozen=True, kw_only=True):
     expected: tuple[str, ...] = ()  # names of the machines that should have joined
     checkpoint_bytes: int = GIB
     gradient_bytes: int = 0
+    install: str = ""  # the command that installs the host's Potluck, if the host is known
 
 
 class DialledLink(Part, frozen=True, kw_only=True):

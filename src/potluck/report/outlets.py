@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from potluck.core.atomic import write_text
 from potluck.core.errors import ReportError, did_you_mean
+from potluck.core.pip_lines import pip_install
 from potluck.core.run_folder import RunFolder
 from potluck.core.yaml_file import read_yaml
 from potluck.events.state import RunState
@@ -28,7 +29,7 @@ def check_outlet(kind: str | None) -> None:
     if kind not in OUTLETS:
         raise ReportError(f"Potluck cannot log to {kind!r}", fix=did_you_mean(kind, OUTLETS))
     if importlib.util.find_spec(kind) is None:
-        raise ReportError(f"{kind} is not installed", fix=f"pip install {kind}")
+        raise ReportError(f"{kind} is not installed", fix=pip_install(kind))
 
 
 @contextmanager

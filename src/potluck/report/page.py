@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from potluck.core.errors import ReportError
+from potluck.core.pip_lines import install_extra
 from potluck.core.version import __version__
 from potluck.core.words import counted
 from potluck.report import rows
@@ -49,7 +50,7 @@ def drawing() -> ModuleType:
         from potluck.report import plots  # noqa: PLC0415
     except ImportError as error:
         raise ReportError(
-            f"plots need the package {error.name}, which is not installed", fix="pip install 'potluck[dashboard]'"
+            f"plots need the package {error.name}, which is not installed", fix=install_extra("dashboard")
         ) from None
     return plots
 

@@ -44,7 +44,7 @@ HOST = facts("rosa", address="10.0.0.1")
 @pytest.mark.parametrize(
     ("package", "version", "fix"),
     [
-        ("potluck", "0.1.1", "clone of Potluck"),
+        ("potluck", "0.1.1", "the line for a machine without Potluck that potluck host prints"),
         ("torch", "2.10.1+cu128", "pip install 'torch==2.13.0'"),
         ("torch", "missing", "pip install 'torch==2.13.0'"),
         ("torchft", "0.3.0", "pip install 'torchft==0.2.0'"),
@@ -56,6 +56,13 @@ def test_versions_that_do_not_train_together_are_refused_with_the_command(packag
         admission_checks.check_versions(facts(versions={package.lower(): version}), HOST)
     assert fix in refused.value.fix
     assert "on lily" in refused.value.fix
+
+
+def test_another_potluck_is_replaced_by_the_hosts_own_wheel():
+    install = "python -m pip install 'http://10.0.0.1:29500/key/potluck-0.1.0-py3-none-any.whl#sha256=00'"
+    with pytest.raises(MeetingError, match=r"lily has potluck 0\.1\.1, rosa has 0\.1\.0") as refused:
+        admission_checks.check_versions(facts(versions={"potluck": "0.1.1"}), HOST, install=install)
+    assert refused.value.fix == f"on lily: in the environment that has Potluck: {install}, then join again"
 
 
 def test_builds_and_patches_may_differ():

@@ -81,7 +81,7 @@ def test_a_missing_package_is_told_with_its_fix(tmp_path, monkeypatch):
     monkeypatch.setattr(outlets.importlib.util, "find_spec", lambda _: None)
     with pytest.raises(ReportError, match="mlflow is not installed") as error:
         outlets.check_outlet("mlflow")
-    assert error.value.fix == "pip install mlflow"
+    assert error.value.fix == f"uv pip install --python {sys.executable} mlflow"
 
 
 def test_an_unknown_outlet_is_answered_with_the_known_ones(tmp_path):

@@ -27,8 +27,8 @@ def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             if fit is Fit.CHECKED:
                 yield facts.machine, ok(f"{what}: a parity check decides when it joins")
             elif fit is Fit.REFUSED:
-                commands = fix_commands(package, wanted, mine)
-                words = fix_in_words(package, wanted, mine)
+                commands = fix_commands(package, wanted, mine, install=seen.plan.install)
+                words = fix_in_words(package, wanted, mine, install=seen.plan.install)
                 is_shell = bool(commands) and package != "python"
                 yield (
                     facts.machine,

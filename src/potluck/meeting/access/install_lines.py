@@ -23,6 +23,10 @@ class OfferedWheel:
         """Where installers get the wheel; they compare its hash with the one in the URL."""
         return f"http://{address}:{port}/{self.key}/{self.name}#sha256={self.sha256}"
 
+    def in_place(self, address: str, port: int) -> str:
+        """The command that replaces another version of Potluck in an environment; torch stays as it is."""
+        return f"python -m pip install '{self.url(address, port)}'"
+
     def requirements(self, address: str, port: int) -> str:
         """The words for `pip install`: the wheel, and torch in the host's version."""
         words = [f"'{self.url(address, port)}'"]

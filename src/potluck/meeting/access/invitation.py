@@ -8,6 +8,7 @@ import ipaddress
 from dataclasses import dataclass
 
 from potluck.core.errors import MeetingError
+from potluck.core.version import FROM_THE_HOST
 from potluck.gates.identity import digest_of
 
 _VERSION = "p1"
@@ -67,7 +68,7 @@ def read_invitation(text: str) -> Invitation:
     parts = text.split("-", _NUM_PARTS - 1)
     if len(parts) != _NUM_PARTS or parts[0] != _VERSION:
         if parts[0][:1] == "p" and parts[0][1:].isdigit() and parts[0] != _VERSION:
-            raise MeetingError("the line is from another version of Potluck", fix="install the host's version here")
+            raise MeetingError("the line is from another version of Potluck", fix=FROM_THE_HOST)
         raise MeetingError("this is not a line from potluck host", fix=_PASTE_AGAIN)
     _, address, port, encoded = parts
     try:

@@ -9,6 +9,7 @@ from potluck.core.atomic import replacing, write_text
 from potluck.core.checkpoint_names import is_checkpoint_name
 from potluck.core.disk import as_disk_error
 from potluck.core.errors import MeetingError, PotluckError
+from potluck.core.pip_lines import pip_install
 from potluck.core.run_folder import RunFolder
 from potluck.meeting.agent.messages import AgentPlace, RunPrepared
 from potluck.meeting.client.client import HostClient
@@ -80,6 +81,6 @@ def fetch_script(membership: HostMembership, home: Home, assignment: Assignment)
         to_install = [task.requirements.get(package, package) for package in missing]
         raise MeetingError(
             f"{membership.machine} does not have {', '.join(missing)}, which {task.entry} imports",
-            fix=f"on {membership.machine}: pip install {' '.join(to_install)}",
+            fix=f"on {membership.machine}: {pip_install(*to_install)}",
         )
     return place

@@ -83,7 +83,9 @@ def examine_joined(
     membership: HostMembership, expected: tuple[str, ...] = (), *, with_torch: bool, tell: Callable[[str], None]
 ) -> Examination:
     """Facts of all machines that train, a dial between every ordered pair, and with torch one all-reduce."""
-    plan = IntendedRun(host=membership.address, host_port=membership.port, expected=expected)
+    with HostClient.of(membership) as client:
+        install = client.ask("GET", "/status").get("install", "")
+    plan = IntendedRun(host=membership.address, host_port=membership.port, expected=expected, install=install)
     with visiting(membership, tell) as visit:
         if len(visit.stations) == 1:
             tell(f"{next(iter(visit.stations))} is the only machine here: there is nothing between machines to see")

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from potluck.core.errors import MeetingError
 from potluck.core.version import __version__
+from potluck.core.version_rule import other_potluck
 from potluck.machine.parity import ParityReading, read_parity
 from potluck.meeting.access.proof import Challenges, FailureLimit, prove_back, prove_join
 from potluck.meeting.access.token import metrics_key
@@ -40,6 +41,7 @@ class Door:
         fingerprint: bytes,
         facts: Introduction,
         roster: MachineRoster,
+        install: str = "",
         clock: Callable[[], float] = time.time,
         read_parity: Callable[[], ParityReading] = read_parity,
     ) -> None:
@@ -47,6 +49,7 @@ class Door:
         self._fingerprint = fingerprint
         self._facts = facts
         self._roster = roster
+        self._install = install
         self._clock = clock
         self._own_parity = OwnParity(read_parity, facts.machine)
         self._challenges = Challenges()
@@ -89,7 +92,7 @@ class Door:
     async def _check_parity(self, request: JoinRequest) -> None:
         """Compare the machine's parity reading with the host's, where their versions differ."""
         theirs = request.facts
-        to_check = admission_checks.check_versions(theirs, self._facts)
+        to_check = admission_checks.check_versions(theirs, self._facts, install=self._install)
         if not to_check:
             return
         self._own_parity.begin()
@@ -103,7 +106,7 @@ class Door:
 
     def _check(self, request: JoinRequest) -> None:
         theirs = request.facts
-        admission_checks.check_versions(theirs, self._facts)
+        admission_checks.check_versions(theirs, self._facts, install=self._install)
         admission_checks.check_clock(
             theirs, self._facts, ahead_s=request.clock_ahead_s, round_trip_s=request.round_trip_s
         )
@@ -130,7 +133,8 @@ class Door:
             )
         if request is None:
             raise MeetingError(
-                "this host does not understand the request", fix=f"install the host's version: potluck {__version__}"
+                f"this host, with potluck {__version__}, does not understand the request",
+                fix=other_potluck(self._install),
             )
         if not self._challenges.use(challenge):
             raise self.failed(peer, NotProvenError("this request was made before, or too long ago", fix="join again"))

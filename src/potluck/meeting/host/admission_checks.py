@@ -11,8 +11,11 @@ from potluck.meeting.wire import Introduction
 MOST_CLOCK_S = 5.0
 
 
-def check_versions(theirs: Introduction, host: Introduction) -> tuple[str, ...]:
-    """The packages whose versions differ so little that a parity check decides; refuses versions further apart."""
+def check_versions(theirs: Introduction, host: Introduction, *, install: str = "") -> tuple[str, ...]:
+    """The packages whose versions differ so little that a parity check decides; refuses versions further apart.
+
+    `install` is the command that installs the host's Potluck.
+    """
     to_check = []
     for package in PACKAGES:
         own, other = _version(host, package), _version(theirs, package)
@@ -20,7 +23,7 @@ def check_versions(theirs: Introduction, host: Introduction) -> tuple[str, ...]:
         if fit is Fit.REFUSED:
             raise MeetingError(
                 f"{theirs.machine} has {title(package)} {other}, {host.machine} has {own}: they do not train together",
-                fix=f"on {theirs.machine}: {fix_in_words(package, own, other)}",
+                fix=f"on {theirs.machine}: {fix_in_words(package, own, other, install=install)}",
             )
         if fit is Fit.CHECKED:
             to_check.append(package)

@@ -48,6 +48,8 @@ class Coordinator:
         self.shared = SharedOrders(self.changes, self._make_gate_orders)
         self.readings = RunReadings(facts.machine, self.troubles)
         self.files = RunFiles(folder / "runs", self.troubles)
+        self.install = ""
+        """The command that installs the host's Potluck on a machine that has another version."""
         self._lighthouses = lighthouses
         self._clock = clock
         self._watch = RunWatch(roster, facts.machine)
@@ -189,7 +191,7 @@ class Coordinator:
         shown = show_everything(self.state, self.roster, self.readings, now=self._clock(), with_direct=with_direct)
         for run in shown["runs"]:
             run["trouble"] = list(self.trouble(run["run"]))
-        return {**shown, "trouble": list(self._watch.link_trouble())}
+        return {**shown, "trouble": list(self._watch.link_trouble()), "install": self.install}
 
     def trouble(self, run: str) -> tuple[str, ...]:
         """Lines for people about what is wrong in a run."""

@@ -105,11 +105,15 @@ class Host:
             tell=_tell,
         )
         self._wheel = try_to_offer_wheel(home.host_dir, self._token, facts.versions, _tell)
+        if self._wheel is not None:
+            first = self.invitations()[0][0]
+            self.coordinator.install = self._wheel.in_place(first.address, first.port)
         door = Door(
             token=self._token,
             fingerprint=self._fingerprint,
             facts=facts,
             roster=roster,
+            install=self.coordinator.install,
         )
         service = make_service(door=door, coordinator=self.coordinator, bundles=BundleCache(home.host_dir / "bundles"))
         self._app = Closing(service, options.machine)

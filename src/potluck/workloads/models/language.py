@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from potluck.core.errors import WorkloadError
+from potluck.core.pip_lines import install_extra
 
 DROPOUT = 0.0
 """0.1 in the papers; none here, since the random draws of dropout depend on how a batch is split."""
@@ -31,5 +32,5 @@ def load_library() -> Any:
     except ImportError as error:
         raise WorkloadError(
             f"the text models need the transformers library: {error}",
-            fix="pip install transformers",
+            fix=install_extra("text"),
         ) from error
