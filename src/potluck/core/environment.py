@@ -3,6 +3,7 @@
 import os
 import re
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +129,16 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         address=get("POTLUCK_ADDRESS"),
         gradient_address=get("POTLUCK_GRADIENT_ADDRESS"),
     )
+
+
+def is_in_notebook() -> bool:
+    """Whether a notebook's kernel started this process: the kernel's cells show lines and cannot redraw them."""
+    return "JPY_PARENT_PID" in os.environ
+
+
+def is_kernel() -> bool:
+    """Whether this process is itself a notebook's kernel: no script can be started again in its place."""
+    return Path(sys.argv[0]).name == "ipykernel_launcher.py"
 
 
 def with_variables(more: Mapping[str, str]) -> dict[str, str]:

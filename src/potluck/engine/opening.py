@@ -8,6 +8,7 @@ import yaml
 
 from potluck.core.atomic import write_text
 from potluck.core.checkpoint_names import checkpoint_files
+from potluck.core.environment import is_kernel
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder, check_run_name, create_run_folder, free_run_name
 from potluck.engine.checkpoints.checkpoint_file import read_checkpoint
@@ -24,7 +25,7 @@ def claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder
     if name is None:
         if resume:
             raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
-        name = free_run_name(runs_dir, Path(sys.argv[0]).stem or "run")
+        name = free_run_name(runs_dir, "notebook" if is_kernel() else Path(sys.argv[0]).stem or "run")
     folder = RunFolder(runs_dir / check_run_name(name))
     if folder.path.is_dir() and (resume or not _has_trained(folder)):
         return folder

@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from potluck.core.environment import is_kernel
 from potluck.core.printable import printable
 from potluck.core.words import duration, number
 from potluck.events.progress_lines import begin_line, epoch_line, group_lines, step_line
@@ -85,7 +86,9 @@ class ScriptTeller:
             self._tell(f"checkpoint {self._folder / 'checkpoints' / state.checkpoint}")
         if ended.reason != "finished" and state.checkpoint:
             script = Path(sys.argv[0]).name
-            self._tell(f"go on with: potluck run --solo --resume --experiment-name {state.run} {script}")
+            command = f"potluck run --solo --resume --experiment-name {state.run} {script}"
+            call = f'potluck.start("{state.run}", resume=True)'
+            self._tell(f"go on with: {call if is_kernel() else command}")
         elif state.step:
             self._tell(f"more about this run: potluck report {state.run}")
 

@@ -113,3 +113,10 @@ def test_paths_in_commands_to_paste_are_quoted():
         if not match[0].endswith("{quoted")
     ]
     assert found == []
+
+
+def test_a_notebooks_cell_gets_lines_although_its_kernel_forces_colours(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as a kernel sets it
+    assert Console(file=io.StringIO()).is_terminal
+    monkeypatch.setenv("JPY_PARENT_PID", "77")
+    assert not Console(file=io.StringIO()).is_terminal

@@ -67,6 +67,14 @@ def test_a_failure_and_a_way_to_go_on_are_told(workplace, capfd, monkeypatch):
     assert "go on with: potluck run --solo --resume --experiment-name first train.py" in told
 
 
+def test_a_notebook_is_told_what_to_type_in_a_cell(workplace, capfd, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["/env/ipykernel_launcher.py", "-f", "kernel.json"])
+    train(None, epochs=1)
+    with pytest.raises(ZeroDivisionError), potluck.start("notebook-1", resume=True):
+        1 / 0  # noqa: B018
+    assert 'go on with: potluck.start("notebook-1", resume=True)' in capfd.readouterr().err
+
+
 def test_a_long_run_gets_a_line_every_few_seconds_and_no_more(capfd, tmp_path):
     now = [0.0]
     teller = ScriptTeller(tmp_path, clock=lambda: now[0])
