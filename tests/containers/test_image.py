@@ -10,7 +10,7 @@ from tests.containers.podman import Podman
 
 pytestmark = [pytest.mark.real_world, pytest.mark.timeout(900)]
 
-SMALL = ["--model", "simple_cnn", "--model-size", "tiny", "--num-samples", "2000", "--global-batch", "64"]
+SMALL = ["--model", "simple_cnn", "--model-size", "tiny", "--num-samples", "640", "--global-batch", "64"]
 JOINED = ("lily", "fern")
 RUN = "contained"
 
@@ -53,7 +53,7 @@ def test_a_container_is_known_by_its_name_and_never_by_its_id(podman: Podman, cl
     ids = [podman.run("exec", name, "hostname").strip() for name in ("rosa", *JOINED)]
     for name in ("rosa", *JOINED):
         status = podman.run("exec", name, "potluck", "status", "--json")
-        assert {machine["name"] for machine in json.loads(status)["machines"]} == {"rosa", *JOINED}
+        assert {machine["machine"] for machine in json.loads(status)["machines"]} == {"rosa", *JOINED}
         examined = podman.run("exec", name, "potluck", "doctor", "--check", "loopback", "--json")
         printed = podman.logs(name)
         for one in ids:

@@ -181,6 +181,10 @@ PROTECTED = {
         f"{MEETING}invitation.py::test_an_invitation_does_not_show_its_token_by_accident",
     ],
     "What you type after `join`": [f"{CLAIMS}a_line_may_come_from_stdin"],
+    "The variable `POTLUCK_JOIN` may hold the line": [
+        "tests/unit/meeting/test_join_variable.py::test_no_process_that_this_one_starts_inherits_the_line",
+        "tests/containers/test_image.py::test_the_line_reaches_no_process_of_a_run",
+    ],
     "Any machine that has joined may have": [
         f"{UNIT}doctor/test_probing.py::test_who_does_not_know_the_word_gets_nothing",
         f"{UNIT}doctor/test_probing.py::test_a_station_closes_its_port_when_told_to",

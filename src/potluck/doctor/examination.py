@@ -11,6 +11,8 @@ from potluck.machine.interfaces import interface_towards
 OPEN, REFUSED, SILENT, UNREACHABLE, STALLED = "open", "refused", "silent", "unreachable", "stalled"
 STRANGER = "stranger"
 GIB = 2**30
+# Where Docker, compose and Podman put containers unless they are told otherwise.
+_BRIDGES = ("172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14", "10.88.0.0/16", "10.89.0.0/16")
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -109,6 +111,12 @@ def is_ipv4(text: str) -> bool:
         return ipaddress.ip_address(text).version == 4
     except ValueError:
         return False
+
+
+def is_on_bridge(facts: Facts) -> bool:
+    """Whether this is a container that has no address but those of a bridge, which other computers cannot dial."""
+    others = [address for address in facts.addresses if not is_within(address, "127.0.0.0/8")]
+    return facts.system.container is not None and bool(others) and all(is_within(a, *_BRIDGES) for a in others)
 
 
 def is_within(address: str, *networks: str) -> bool:

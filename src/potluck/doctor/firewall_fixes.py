@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from potluck.doctor.finding import Fix, bash, powershell
+from potluck.doctor.finding import Fix, bash, by_hand, powershell
 from potluck.machine.facts import Facts
 
 WSL_VM_CREATOR = "{40E0AC32-46A5-438A-A0B2-2B479E8F2E90}"
@@ -15,6 +15,8 @@ def open_for(facts: Facts, peers: Sequence[str], port: int) -> Fix:
     addresses = sorted(set(peers))
     if facts.wsl is not None or facts.system.family == "windows":
         return open_windows(facts, addresses, port)
+    if facts.system.is_image_container:
+        return _open_around(facts, addresses, port)
     tools = facts.firewall.tools
     if "ufw" in tools:
         return _open_ufw(facts, addresses, port)
@@ -38,6 +40,17 @@ def open_windows(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
         note=f"for these peers only{and_there}",
         admin=True,
         undo=["Remove-NetFirewallHyperVRule -Name 'potluck'"],
+    )
+
+
+def _open_around(facts: Facts, addresses: Sequence[str], port: int) -> Fix:
+    """A container cannot see or change the firewall that guards it: that is the one of its computer."""
+    rules = " && ".join(f"sudo ufw allow from {address} to any port {port} proto tcp" for address in addresses)
+    publish = f"{facts.system.container} run --publish {port}:{port} ..."
+    return by_hand(
+        facts.machine,
+        f"on the computer that runs this container, not inside the container: publish the port ({publish}), or with "
+        f"--network=host open it in the computer's firewall: {rules}",
     )
 
 

@@ -21,6 +21,11 @@ class System(Struct, frozen=True, kw_only=True):
     container: str | None = None  # docker, podman, lxc, ...
     is_administrator: bool = False
 
+    @property
+    def is_image_container(self) -> bool:
+        """Whether Docker or Podman runs this: its firewall and its clock are those of the computer around it."""
+        return self.container in ("docker", "podman")
+
 
 class Processor(Struct, frozen=True, kw_only=True):
     """The processor, and the cores that this process may use; a container's CPU quota counts."""

@@ -71,6 +71,8 @@ class Introduction(WireMessage):
     """The TLS certificate that this machine's gate shows to other gates."""
     versions: dict[Short, Short] = Field(max_length=20)
     can_train: bool = True
+    is_container: bool = False
+    """Whether Docker or Podman runs this machine: ports, firewall and clock are those of the computer around it."""
 
 
 class JoinRequest(WireMessage):

@@ -36,4 +36,4 @@ def test_every_check_named_anywhere_exists():
 def test_no_firewall_is_switched_off(name):
     text = (DOCS / f"{name}.md").read_text()
     assert not re.search(r"Enabled False|ufw disable|[Dd]isable.*firewall|systemctl stop", text)
-    assert len(re.findall(r"^\d\. ", text, re.MULTILINE)) >= 5
+    assert len(re.findall(r"^(?:\d\.|##) ", text, re.MULTILINE)) >= 5

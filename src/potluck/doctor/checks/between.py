@@ -200,6 +200,9 @@ def _opening(seen: Examination, facts: Facts, sources: list[str]) -> Fix:
     if facts.machine in seen.translated:
         interface = training_interface(facts, seen.plan)
         own = interface.addresses[0].partition("/")[0] if interface and interface.addresses else facts.machine
+        if facts.system.is_image_container:
+            publish = f"{facts.system.container} run --publish {port}:{port} ..."
+            return by_hand(facts.machine, f"on the computer that runs the container {facts.machine}: {publish}")
         where = f"at {seen.addresses[facts.machine]}, what {facts.machine} is behind"
         return by_hand(facts.machine, f"{where}: forward port {port} to {own}:{port}")
     return open_for(facts, [seen.addresses[name] for name in sources if name in seen.addresses], port)
@@ -240,6 +243,8 @@ def _let_out(seen: Examination, facts: Facts, targets: list[str]) -> Fix:
 def _set_clock(facts: Facts) -> Fix:
     if facts.wsl is not None:
         return by_hand(facts.machine, "in PowerShell on Windows: wsl --shutdown")
+    if facts.system.is_image_container:
+        return by_hand(facts.machine, "on the computer around the container: sudo timedatectl set-ntp true")
     return bash(facts, "systemctl restart systemd-timesyncd", note="or, with chrony: chronyc makestep", root=True)
 
 

@@ -3,7 +3,7 @@
 from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
 from potluck.doctor.checks.windows import behind_wsl, vpn_address
-from potluck.doctor.examination import IntendedRun, is_within, training_interface
+from potluck.doctor.examination import IntendedRun, is_on_bridge, is_within, training_interface
 from potluck.doctor.finding import Fix, bash, by_hand, export
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRED, WIRELESS, Facts, Interface
 
@@ -158,14 +158,13 @@ def _behind(facts: Facts) -> tuple[str, Fix] | None:
     """Why other machines cannot dial this one, and the fix that lets one port through; None if they can."""
     if facts.wsl is not None:
         return behind_wsl(facts)
-    if facts.system.container is None:
-        return None
-    bridged = [a for a in facts.addresses if is_within(a, "172.17.0.0/16", "172.18.0.0/15", "172.20.0.0/14")]
-    others = [a for a in facts.addresses if a not in bridged and not is_within(a, "127.0.0.0/8")]
-    if not bridged or others:
+    if not is_on_bridge(facts):
         return None
     publish = f"{facts.system.container} run --publish {DEFAULT_PORT}:{DEFAULT_PORT} ..."
-    return "it is a container on a bridge", by_hand(facts.machine, f"start it with: {publish}")
+    return "it is a container on a bridge", by_hand(
+        facts.machine,
+        f"start it with: {publish}, and host with its computer's address: potluck host --advertise 192.168.1.10",
+    )
 
 
 def _nccl_takes(pattern: str, name: str) -> bool:

@@ -39,6 +39,7 @@ def introduce(
             "torchft": software.torchft or "missing",
         },
         can_train=can_train,
+        is_container=system.is_image_container,
     )
 
 

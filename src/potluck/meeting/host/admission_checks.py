@@ -60,9 +60,10 @@ def check_clock(theirs: Introduction, host: Introduction, *, ahead_s: float, rou
         return
     direction = "ahead of" if ahead_s > 0 else "behind"
     fix = "wsl --shutdown, in Windows" if "WSL2" in theirs.os else "sudo timedatectl set-ntp true"
+    where = f"{theirs.machine}'s computer, not in the container" if theirs.is_container else theirs.machine
     raise MeetingError(
         f"{theirs.machine}'s clock is {abs(ahead_s):.0f} s {direction} {host.machine}'s: logs would not fit together",
-        fix=f"on {theirs.machine}: {fix}, then join again",
+        fix=f"on {where}: {fix}, then join again",
     )
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from potluck.doctor.examination import is_on_bridge
 from potluck.doctor.finding import in_one_line
 from potluck.doctor.firewall_fixes import open_for
 from potluck.machine.facts import Facts
@@ -17,6 +18,10 @@ def firewall_lines(seen: Facts, interfaces: Sequence[ReachableInterface], port: 
         return []
     networks = sorted({one.network for one in interfaces})
     fix = open_for(seen, networks, port)
+    if is_on_bridge(seen):
+        return []  # Docker lets the ports that it publishes through its computer's firewall
+    if seen.system.is_image_container:  # it cannot see the firewall that guards it
+        return [f"other machines reach port {port} if the computer around this container lets them:", f"  {fix.note}"]
     name = "Windows' firewall" if seen.wsl is not None else f"the firewall here ({', '.join(seen.firewall.tools)})"
     if not seen.firewall.tools and seen.wsl is None:
         name = "the firewall here"

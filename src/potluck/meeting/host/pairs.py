@@ -66,6 +66,8 @@ def _fix(machine: Machine) -> str:
             f"on {name}'s Windows, in PowerShell as administrator: "
             f"netsh interface portproxy add v4tov4 {proxy}; {rule} -RemoteAddress LocalSubnet"
         )
+    if machine.facts.is_container:
+        return f"on {name}'s computer: start the container with --publish {port}:{port}"
     return f"at {reach.seen_at}, what {name} is behind: forward port {port} to {address}:{port}"
 
 
