@@ -20,27 +20,33 @@ Compose = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def compose(podman: Podman, image: str, tools: Path) -> Iterator[Compose]:
-    """`podman-compose ARGUMENTS` on a computer of its own, 10.79.0.1; lily, 10.79.0.2, is another."""
-    with lan("oak", "lily") as spaces:
+def spaces() -> Iterator[dict[str, str]]:
+    """The namespaces of two computers: oak, 10.79.0.1, has the compose file, and lily, 10.79.0.2, is another."""
+    with lan("oak", "lily") as made:
+        yield made
 
-        def call(*arguments: str, **variables: str) -> str:
-            settings = {"POTLUCK_IMAGE": image, "POTLUCK_ADVERTISE": f"{NETWORK}.1", **variables}
-            command = [str(tools / "podman-compose"), "--file", str(FILE), *arguments]
-            return podman.call(command, network=spaces["oak"], more=settings, timeout_s=180)
 
-        try:
-            call("up", "--detach", "--no-build", "host")
-            line = podman.wait_for(HOST, r"p1-10\.79\.0\.1-29500-\S+").group()
-            call("up", "--detach", "--no-build", "join", "dashboard", POTLUCK_JOIN=line, POTLUCK_NAME="attic")
-            lily = ["--name", LILY, "--network", f"ns:/run/netns/{spaces['lily']}", "--env", "POTLUCK_NAME=lily"]
-            podman.run("run", "--detach", *lily, "--env", f"POTLUCK_JOIN={line}", image, "join")
-            for name in (JOIN, LILY):
-                podman.wait_for(name, rf"joined host \({NETWORK}\.1\)")
-            yield call
-        finally:
-            podman.remove(LILY)
-            call("down", "--volumes", "--timeout", "5")
+@pytest.fixture(scope="module")
+def compose(podman: Podman, image: str, tools: Path, spaces: dict[str, str]) -> Iterator[Compose]:
+    """`podman-compose ARGUMENTS` on oak."""
+
+    def call(*arguments: str, **variables: str) -> str:
+        settings = {"POTLUCK_IMAGE": image, "POTLUCK_ADVERTISE": f"{NETWORK}.1", **variables}
+        command = [str(tools / "podman-compose"), "--file", str(FILE), *arguments]
+        return podman.call(command, network=spaces["oak"], more=settings, timeout_s=180)
+
+    try:
+        call("up", "--detach", "--no-build", "host")
+        line = podman.wait_for(HOST, r"p1-10\.79\.0\.1-29500-\S+").group()
+        call("up", "--detach", "--no-build", "join", "dashboard", POTLUCK_JOIN=line, POTLUCK_NAME="attic")
+        lily = ["--name", LILY, "--network", f"ns:/run/netns/{spaces['lily']}", "--env", "POTLUCK_NAME=lily"]
+        podman.run("run", "--detach", *lily, "--env", f"POTLUCK_JOIN={line}", image, "join")
+        for name in (JOIN, LILY):
+            podman.wait_for(name, rf"joined host \({NETWORK}\.1\)")
+        yield call
+    finally:
+        podman.remove(LILY)
+        call("down", "--volumes", "--timeout", "5")
 
 
 def test_containers_behind_bridges_and_one_that_dials_out_train(podman: Podman, compose: Compose) -> None:
@@ -53,12 +59,14 @@ def test_containers_behind_bridges_and_one_that_dials_out_train(podman: Podman, 
     assert {"host-0.jsonl", "attic-1.jsonl", "lily-2.jsonl"} == set(files)
 
 
-def test_the_dashboard_answers_at_its_published_port_of_this_computer_only(podman: Podman, compose: Compose) -> None:
+def test_the_dashboard_answers_on_its_own_computer_only(
+    podman: Podman, compose: Compose, spaces: dict[str, str]
+) -> None:
     fetch = "import urllib.request; print(urllib.request.urlopen('http://{}:8501/_stcore/health', timeout=5).read())"
     inside = ["python3", "-c"]
 
     def ask(address: str) -> str:
-        return podman.call([*inside, fetch.format(address)], network="potluckc-oak")
+        return podman.call([*inside, fetch.format(address)], network=spaces["oak"])
 
     assert "ok" in until(lambda: ask("127.0.0.1"))
     with pytest.raises(ContainerError):

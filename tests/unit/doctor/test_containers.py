@@ -57,5 +57,8 @@ def test_a_host_on_a_bridge_prints_no_rule_and_one_on_the_computers_network_says
     bridge = ReachableInterface(name="eth0", address="172.17.0.2", network="172.17.0.0/16")
     assert firewall_lines(container("172.17.0.2/16"), [bridge], 29500) == []
     network = ReachableInterface(name="eth0", address="192.168.1.9", network="192.168.1.0/24")
-    lines = firewall_lines(container("192.168.1.9/24"), [network], 29500)
-    assert not lines or "the computer" in " ".join(lines)
+    unread = container("192.168.1.9/24")
+    said, where = firewall_lines(unread, [network], 29500)
+    assert "the computer around this container" in said
+    assert "not inside the container" in where
+    assert "192.168.1.0/24" in where

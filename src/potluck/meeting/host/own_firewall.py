@@ -18,9 +18,7 @@ def firewall_lines(seen: Facts, interfaces: Sequence[ReachableInterface], port: 
         return []
     networks = sorted({one.network for one in interfaces})
     fix = open_for(seen, networks, port)
-    if is_on_bridge(seen):
-        return []  # Docker lets the ports that it publishes through its computer's firewall
-    if seen.system.is_image_container:  # it cannot see the firewall that guards it
+    if seen.system.is_image_container:
         return [f"other machines reach port {port} if the computer around this container lets them:", f"  {fix.note}"]
     name = "Windows' firewall" if seen.wsl is not None else f"the firewall here ({', '.join(seen.firewall.tools)})"
     if not seen.firewall.tools and seen.wsl is None:
@@ -39,6 +37,9 @@ def firewall_lines(seen: Facts, interfaces: Sequence[ReachableInterface], port: 
 def _judge(seen: Facts, interfaces: Sequence[ReachableInterface], port: int) -> str:
     if seen.wsl is not None:  # the Hyper-V firewall guards a mirrored WSL; other modes are a finding of the doctor
         return UNCLEAR if seen.wsl.mode == "mirrored" else ACCEPT
+    if seen.system.is_image_container:
+        # It cannot see the firewall that guards it; Docker lets the ports that it publishes through that firewall.
+        return ACCEPT if is_on_bridge(seen) else UNCLEAR
     return judge_port(
         seen.firewall,
         [IncomingConnection(network=one.network, port=port, interface=one.name) for one in interfaces],
