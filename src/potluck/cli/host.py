@@ -27,12 +27,18 @@ def host(
     threads: Annotated[int | None, typer.Option(help="Threads of each worker here.", min=1)] = None,
     not_here: Annotated[bool, typer.Option("--not-here", help="Host only: this machine never trains.")] = False,
     no_mdns: Annotated[bool, typer.Option("--no-mdns", help="Don't announce this host on the network.")] = False,
+    service: Annotated[
+        bool, typer.Option("--service", help="Keep the host running by systemd, also after a reboot.")
+    ] = False,
+    as_service: Annotated[bool, typer.Option("--as-service", hidden=True)] = False,
 ) -> None:
     """Hold the meeting point: print the line to paste on other machines, and show who is here."""
     import asyncio
 
+    from potluck.cli import service_units
     from potluck.cli.looking import look_here
-    from potluck.cli.roster_display import RosterDisplay
+    from potluck.cli.roster_display import RosterDisplay, invitation_texts
+    from potluck.core.atomic import write_secret
     from potluck.core.environment import read_environment
     from potluck.gates.loopback import check_takes
     from potluck.meeting.access.invitation import spell_token
@@ -42,6 +48,16 @@ def host(
     from potluck.meeting.host.own_firewall import firewall_lines
 
     environment = read_environment()
+    home = Home(environment.home)
+    if service:
+        service_units.prepare(service_units.HOST, "potluck host")
+        with home.only_host():
+            home.check_joined_nowhere()
+        flags = [*(["--not-here"] if not_here else []), *(["--no-mdns"] if no_mdns else []), "--as-service"]
+        given = {"--address": address, "--advertise": advertise, "--name": name, "--devices": devices}
+        words = service_units.as_words({"--port": port, **given, "--threads": threads})
+        service_units.install(service_units.HOST, ["host", *words, *flags], home)
+        return
     options = HostOptions(
         machine=name or environment.machine,
         port=port,
@@ -60,10 +76,15 @@ def host(
             display.name_obstacle(firewall_lines(seen, held.interfaces, port))
             lines = held.invitations()
             token = spell_token(lines[0][0].token)
-            display.invite(options.machine, [(str(line), why) for line, why in lines], token, held.install_lines())
+            written = [(str(line), why) for line, why in lines]
+            if as_service:  # a journal is no place for a line that lets machines in
+                texts = invitation_texts(options.machine, written, token, held.install_lines())
+                write_secret(home.invitation_file, "".join(f"{text.plain}\n" for text in texts))
+                display.tell(f"{options.machine} is the host; the line to paste on other machines: potluck service")
+            else:
+                display.invite(options.machine, written, token, held.install_lines())
             await held.serve(display.refresh)
 
-    home = Home(environment.home)
     with home.only_host():
         home.check_joined_nowhere()
         check_takes()

@@ -1,8 +1,13 @@
 """potluck join: make this machine one of the host's."""
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from potluck.cli.joining import StatusLine
+    from potluck.gates.process import GateProcess
+    from potluck.meeting.home import Home, HostMembership
 
 
 def join(
@@ -24,11 +29,14 @@ def join(
         int | None,
         typer.Option(help="This machine's one port, which other machines dial; 29500 or the next free one.", min=1024),
     ] = None,
+    service: Annotated[
+        bool, typer.Option("--service", help="Join, and stay joined by systemd, also after a reboot.")
+    ] = False,
 ) -> None:
     """Join a host and train whatever is started there. Ctrl-C leaves after the current step."""
-    import signal
     from contextlib import ExitStack, closing
 
+    from potluck.cli import service_units
     from potluck.cli.joining import StatusLine, find_invitation
     from potluck.cli.looking import look_here
     from potluck.core.environment import DEFAULT_PORT, read_environment, take_join_line
@@ -36,7 +44,6 @@ def join(
     from potluck.gates.loopback import check_takes
     from potluck.gates.process import GateProcess
     from potluck.meeting.access.gating import bind_gate
-    from potluck.meeting.agent.agent import Agent
     from potluck.meeting.client.joining import check_known, come_back
     from potluck.meeting.client.joining import join as join_host
     from potluck.meeting.home import Home
@@ -44,6 +51,8 @@ def join(
     environment = read_environment()
     home, line_of_variable = Home(environment.home), take_join_line()
     home.check_hosts_nothing()
+    if service:
+        service_units.prepare(service_units.JOIN, "potluck join")
     with home.only_agent(), StatusLine() as status, ExitStack() as stack:
         check_takes()
         invitation = find_invitation(line, home, status.tell, line_of_variable)
@@ -64,30 +73,50 @@ def join(
         status.tell(f"joined {where}" if is_let_in else f"waiting for {where}: it does not answer yet")
         if gate.port != DEFAULT_PORT and port is None:
             status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
-        gate.start()
-        agent = Agent(
-            home,
-            membership,
-            gate=gate,
-            devices=devices.split(",") if devices else None,
-            threads=threads,
-            tell=status.tell,
-            show=status.show,
+        if not service:
+            gate.start()
+            _work(home, membership, gate, devices, threads, status)
+    if service:
+        words = service_units.as_words({"--devices": devices, "--threads": threads, "--port": port})
+        service_units.install(service_units.JOIN, ["join", *words], home)
+
+
+def _work(
+    home: "Home",
+    membership: "HostMembership",
+    gate: "GateProcess",
+    devices: str | None,
+    threads: int | None,
+    status: "StatusLine",
+) -> None:
+    """Follow the host's orders until this machine leaves or is sent away."""
+    import signal
+
+    from potluck.meeting.agent.agent import Agent
+
+    agent = Agent(
+        home,
+        membership,
+        gate=gate,
+        devices=devices.split(",") if devices else None,
+        threads=threads,
+        tell=status.tell,
+        show=status.show,
+    )
+
+    def leave(number: int, _: object) -> None:
+        status.tell("leaving after the step; Ctrl-C again ends at once")
+        signal.signal(number, before)
+        agent.leave()
+
+    before = signal.signal(signal.SIGINT, leave)
+    signal.signal(signal.SIGTERM, leave)
+    agent.run()
+    if agent.was_sent_away:
+        home.forget(sent_away_by=membership)
+        status.tell(
+            f"{membership.host} has sent this machine away; to come back, paste the line that potluck host "
+            "prints there: potluck join p1-..."
         )
-
-        def leave(number: int, _: object) -> None:
-            status.tell("leaving after the step; Ctrl-C again ends at once")
-            signal.signal(number, before)
-            agent.leave()
-
-        before = signal.signal(signal.SIGINT, leave)
-        signal.signal(signal.SIGTERM, leave)
-        agent.run()
-        if agent.was_sent_away:
-            home.forget(sent_away_by=membership)
-            status.tell(
-                f"{membership.host} has sent this machine away; to come back, paste the line that potluck host "
-                "prints there: potluck join p1-..."
-            )
-        else:
-            status.tell(f"left {membership.host}; come back with: potluck join")
+    else:
+        status.tell(f"left {membership.host}; come back with: potluck join")

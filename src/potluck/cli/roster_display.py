@@ -50,18 +50,12 @@ class RosterDisplay:
 
     def invite(self, host: str, lines: list[tuple[str, str]], token: str, install_lines: Sequence[str] = ()) -> None:
         """Print the join lines to paste, one for each address of the host, and those that install Potluck first."""
-        say = self._console.print
-        say(Text(f"{host} is the host. On every other machine type:"), soft_wrap=True)
-        for line, why in lines:
-            say(Text(f"  potluck join {line}", style="bold") + Text(f"   ({why})", style="dim"), soft_wrap=True)
-        say(Text(f"or just potluck join there, and this token: {token}"), soft_wrap=True)
-        for line, when in zip(install_lines, _INSTALLERS, strict=False):
-            say(Text(when))
-            say(Text(f"  {line}", style="bold"), soft_wrap=True)
-        say(
-            Text("Each line lets in whoever has it: keep it among people you trust. Ctrl-C ends the host."),
-            soft_wrap=True,
-        )
+        for one in invitation_texts(host, lines, token, install_lines):
+            self._console.print(one, soft_wrap=True)
+
+    def tell(self, text: str) -> None:
+        """Print a line that stays."""
+        self._console.print(Text(text), soft_wrap=True)
 
     def refresh(self) -> None:
         status = self._status()
@@ -84,6 +78,18 @@ class RosterDisplay:
         )
         for line in self._trouble.of(trouble):
             self._console.print(Text(line), soft_wrap=True)
+
+
+def invitation_texts(
+    host: str, lines: Sequence[tuple[str, str]], token: str, install_lines: Sequence[str] = ()
+) -> list[Text]:
+    """The lines to paste on other machines, with what they are for."""
+    texts = [Text(f"{host} is the host. On every other machine type:")]
+    texts += [Text(f"  potluck join {line}", style="bold") + Text(f"   ({why})", style="dim") for line, why in lines]
+    texts.append(Text(f"or just potluck join there, and this token: {token}"))
+    for line, when in zip(install_lines, _INSTALLERS, strict=False):
+        texts += [Text(when), Text(f"  {line}", style="bold")]
+    return [*texts, Text("Each line lets in whoever has it: keep it among people you trust. Ctrl-C ends the host.")]
 
 
 def machines_table(status: dict[str, Any]) -> Table:

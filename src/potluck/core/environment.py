@@ -211,6 +211,19 @@ def read_network_variables() -> dict[str, str]:
     return {name: value for name, value in sorted(os.environ.items()) if _NETWORK_VARIABLES.match(name)}
 
 
+_SERVICE_VARIABLES = re.compile(r"^POTLUCK_(HOME|RUNS_DIR|DATA_DIR|NAME)$|^(GLOO|NCCL|CUDA_VISIBLE)_[A-Z0-9_]*$")
+
+
+def read_service_variables() -> dict[str, str]:
+    """Variables that a service keeps from the shell that made it; none of them holds a secret."""
+    return {name: value for name, value in sorted(os.environ.items()) if _SERVICE_VARIABLES.match(name)}
+
+
+def read_config_dir() -> Path:
+    """XDG_CONFIG_HOME: the folder of this user's settings, ~/.config by default."""
+    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config")
+
+
 def read_wsl_distribution() -> str:
     """WSL_DISTRO_NAME: the name by which `wsl --list` knows this distribution; empty outside of WSL."""
     return os.environ.get("WSL_DISTRO_NAME") or ""

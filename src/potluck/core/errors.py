@@ -15,6 +15,7 @@ PotluckError
 ├── ShippingError      a file that cannot be copied to the host as it is
 ├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
 ├── ReportError        a report, a comparison or a page that cannot be made as asked
+├── ServiceError       a service of systemd that cannot be written, started or removed
 ├── PlanError          a batch that cannot be split as asked
 └── MeasureError       something that cannot be measured, or a profile that cannot be read
 """
@@ -94,6 +95,10 @@ class BundleError(PotluckError):
 
 class ReportError(PotluckError):
     """A report, a comparison or a page cannot be made as asked."""
+
+
+class ServiceError(PotluckError):
+    """A service of systemd cannot be written, started or removed."""
 
 
 class PlanError(PotluckError):

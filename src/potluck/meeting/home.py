@@ -51,6 +51,11 @@ class Home:
         return self.folder / "host"
 
     @property
+    def invitation_file(self) -> Path:
+        """The lines to paste on other machines, written by a host that runs as a service."""
+        return self.host_dir / "invitation.txt"
+
+    @property
     def identity_dir(self) -> Path:
         return self.folder / "identity"
 
@@ -114,6 +119,9 @@ class Home:
 
     def has_agent(self) -> bool:
         return _is_held(self.folder / _AGENT)
+
+    def has_host(self) -> bool:
+        return _is_held(self.folder / _HOST)
 
     def check_hosts_nothing(self) -> None:
         """Raise if a host runs on this machine: a machine cannot join a host while it is a host itself."""
