@@ -2,7 +2,7 @@
 
 import pytest
 
-from potluck.doctor.checks.between import _set_clock
+from potluck.doctor.checks.between import _send_smaller, _set_clock
 from potluck.doctor.examination import is_on_bridge
 from potluck.doctor.finding import in_one_line
 from potluck.doctor.firewall_fixes import open_for
@@ -36,6 +36,13 @@ def test_a_clock_is_set_on_the_computer_around_the_container():
     fix = _set_clock(container("172.17.0.2/16"))
     assert not fix.commands
     assert "on the computer around the container" in fix.note
+
+
+def test_a_bridge_with_smaller_packets_is_made_on_the_computer():
+    facts = container("172.17.0.2/16")
+    fix = _send_smaller(facts, facts.interfaces[0])
+    assert not fix.commands
+    assert "docker network create --opt com.docker.network.driver.mtu=1280 small" in fix.note
 
 
 @pytest.mark.parametrize(

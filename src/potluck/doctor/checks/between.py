@@ -4,10 +4,18 @@ from collections.abc import Iterator
 
 from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.check import ClusterCheck, Verdict, fail, unknown, warn
-from potluck.doctor.examination import REFUSED, STRANGER, UNREACHABLE, DialledLink, Examination, training_interface
+from potluck.doctor.examination import (
+    REFUSED,
+    STRANGER,
+    UNREACHABLE,
+    DialledLink,
+    Examination,
+    is_on_bridge,
+    training_interface,
+)
 from potluck.doctor.finding import Fix, bash, by_hand
 from potluck.doctor.firewall_fixes import insert_nft_rules, open_for
-from potluck.machine.facts import WIRELESS, Facts
+from potluck.machine.facts import WIRELESS, Facts, Interface
 
 _SLOW_BYTES_PER_S = 100e6 / 8  # a hundred megabits
 _SMALL_MODEL_BYTES = 100e6  # gradients of a model like ResNet-50, where the user's model is not known
@@ -38,13 +46,7 @@ def lost_packets(seen: Examination) -> Iterator[tuple[str, Verdict]]:
             machine,
             fail(
                 f"large packets between {machine} and {' and '.join(others)} are lost, small ones pass",
-                bash(
-                    facts,
-                    f"ip link set dev {interface.name} mtu {_PASSES_EVERYWHERE}",
-                    note="until the next start",
-                    root=True,
-                    undo=[f"ip link set dev {interface.name} mtu {interface.mtu or 1500}"],
-                ),
+                _send_smaller(facts, interface),
                 why="ping and ssh work with small packets, training hangs with large ones",
             ),
         )
@@ -238,6 +240,21 @@ def _let_out(seen: Examination, facts: Facts, targets: list[str]) -> Fix:
     addresses = ", ".join(sorted(seen.addresses[name] for name in others if name in seen.addresses))
     rule = f"ip daddr '{{ {addresses} }}' tcp dport {_port(seen, others[0])} accept comment potluck"
     return insert_nft_rules(facts, [place], rule, note="for these peers only, until the next start")
+
+
+def _send_smaller(facts: Facts, interface: Interface) -> Fix:
+    if is_on_bridge(facts):  # a container may not change its interface
+        bridge = (
+            f"{facts.system.container} network create --opt com.docker.network.driver.mtu={_PASSES_EVERYWHERE} small"
+        )
+        return by_hand(facts.machine, f"on the computer around the container: {bridge}; then run with --network small")
+    return bash(
+        facts,
+        f"ip link set dev {interface.name} mtu {_PASSES_EVERYWHERE}",
+        note="until the next start",
+        root=True,
+        undo=[f"ip link set dev {interface.name} mtu {interface.mtu or 1500}"],
+    )
 
 
 def _set_clock(facts: Facts) -> Fix:
