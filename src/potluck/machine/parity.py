@@ -11,7 +11,7 @@ import msgspec
 from potluck.core.errors import MeasureError
 from potluck.machine.asking import NoAnswerError, ask
 
-READING_S = 120.0
+READING_S = 240.0  # on a slow machine, the first import of torch after its installation takes minutes
 FLOAT32_LIMIT = 1e-5
 """float32 keeps 6e-8 of a number; the sums of one small step lose about ten times that."""
 FLOAT64_LIMIT = 1e-10
