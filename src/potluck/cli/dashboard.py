@@ -15,7 +15,8 @@ def dashboard(
 ) -> None:
     """Show runs in a browser, while they train and after. Ctrl-C ends it."""
     from potluck.core.environment import read_dashboard_password, read_environment
-    from potluck.dashboard.launching import plan_service, serve
+    from potluck.dashboard.launching import addresses_elsewhere, plan_service, serve
+    from potluck.meeting.access.networks import best_first, read_interfaces
     from potluck.meeting.access.token import dashboard_password, kept_token
     from potluck.meeting.home import Home
 
@@ -24,6 +25,8 @@ def dashboard(
     served = plan_service(address, port, read_dashboard_password(), of_host)
     runs_dir = folder or read_environment().runs_dir
     print(f"starting the dashboard of the runs in {runs_dir.absolute()}", flush=True)
+    for place in addresses_elsewhere(address, [one.address for one in best_first(read_interfaces())]):
+        print(f"from other machines: http://{place}:{port}", flush=True)
     if served.password is not None:
         print(f"password: {served.password}", flush=True)
         print("the page is plain HTTP: use it on a network that you trust", flush=True)

@@ -12,12 +12,22 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from potluck.cli.named_rows import print_rows
+from potluck.cli.plan_lines import PlanLines
 from potluck.cli.terminal import Console
 from potluck.core.environment import read_environment
 from potluck.events.progress_lines import begin_line, epoch_line, group_lines, step_line, step_numbers
 from potluck.events.recent_speed import RecentSpeed
 from potluck.events.state import RunState
-from potluck.events.types import EpochEnded, GroupChanged, Notice, Record, RunStarted, StepCommitted, TrainingBegan
+from potluck.events.types import (
+    EpochEnded,
+    GroupChanged,
+    Notice,
+    PlanChanged,
+    Record,
+    RunStarted,
+    StepCommitted,
+    TrainingBegan,
+)
 from potluck.report.words import duration, losses_text, scores_text
 
 if TYPE_CHECKING:
@@ -59,6 +69,7 @@ class TrainingDisplay:
         self._machines = ""
         self._machines_at = float("-inf")
         self._held: deque[str] | None = None
+        self._plans = PlanLines()
         if console.is_terminal:
             self._progress = _Bar(
                 TextColumn("{task.description}"),
@@ -89,6 +100,10 @@ class TrainingDisplay:
             case GroupChanged() as changed:
                 for line in group_lines(changed):
                     self._line(line)
+            case PlanChanged() as plan:
+                self._plans.note(plan)
+        for line in self._plans.due(time.monotonic()):
+            self._line(line)
 
     def say(self, text: str) -> None:
         """Print a line that does not come from an event."""

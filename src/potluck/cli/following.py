@@ -1,6 +1,7 @@
 """Shows a run on several machines in one display: their common progress, and what each machine prints."""
 
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,17 @@ from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.core.states import ENDED
 from potluck.events.state import RunState
-from potluck.events.types import LinePrinted, RunStarted
+from potluck.events.types import EpochEnded, LinePrinted, RunStarted
 from potluck.meeting.client.cluster import ClusterClient, News
 from potluck.meeting.host.admission_checks import MOST_CLOCK_S
 from potluck.meeting.new_lines import NewLines
 from potluck.report.live_view import LiveView
-from potluck.report.machines_now import machines_line
+from potluck.report.machines_now import machines_line, speeds_line
 from potluck.report.outlets import Outlet, open_outlet
 
 EXIT_STOPPED = 130
 _FIRST_SHARES = 3  # steps, after which the events of other machines have arrived
+_SPEEDS_EVERY_S = 2.0  # at most; epochs may be short
 _LINES_BEFORE = 20  # of a run's history, when a display attaches
 
 
@@ -100,6 +102,7 @@ class _ShownRun:
         self._output = ScriptOutput(display.say)
         self._trouble = NewLines()
         self._damaged: set[str] = set()
+        self._speeds_at = float("-inf")
 
     def take(self, news: News) -> None:
         """Show new lines of the run's files, and what the host says about the run."""
@@ -109,6 +112,10 @@ class _ShownRun:
             elif not isinstance(record.event, RunStarted):  # one worker's device says little here
                 self._display(record, state)
             self._outlet(record, state)
+            if isinstance(record.event, EpochEnded) and time.monotonic() - self._speeds_at > _SPEEDS_EVERY_S:
+                self._speeds_at = time.monotonic()
+                if line := speeds_line(self.view.merge, state.benched, state.global_batch):
+                    self._display.say(line)
         say = self._display.say
         for file in self.view.damaged.keys() - self._damaged:
             self._damaged.add(file)

@@ -17,7 +17,7 @@ from potluck.meeting.agent.state_line import state_line
 from potluck.meeting.host.pairs import is_about_link, link_lines
 from potluck.meeting.new_lines import NewLines
 
-SPARE = ("system", "heard")
+SPARE = ("system", "heard", "busy")
 """Columns that are dropped on a narrow terminal, in this order."""
 
 _INSTALLERS = ("On a machine without Potluck, with uv:", "or with Python and pip alone:")
@@ -95,7 +95,7 @@ def invitation_texts(
 def machines_table(status: dict[str, Any]) -> Table:
     """A table with one row for each machine."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in ("machine", "state", "devices", "samples/s", "heard", "system"):
+    for heading in ("machine", "state", "devices", "samples/s", "busy", "heard", "system"):
         table.add_column(heading, justify="right" if heading in ("samples/s", "heard") else "left", no_wrap=True)
     for machine in status["machines"]:
         state = f"{machine['state']}{', ' + machine['run'] if machine['run'] else ''}"
@@ -104,10 +104,19 @@ def machines_table(status: dict[str, Any]) -> Table:
             Text(state, style=_STATES.get(machine["state"], "")),
             "hosts only" if not machine["trains"] else ", ".join(machine["devices"] or ["?"]),
             "" if machine["samples_per_s"] is None else f"{machine['samples_per_s']:,.0f}",
+            _busy(machine.get("busy")),
             ago(machine["last_heard_s"]),
             f"{machine['os']}, {counted(machine['cores'], 'core')}",
         )
     return table
+
+
+def _busy(use: dict[str, Any] | None) -> str:
+    """How busy a machine's GPUs and cores are; empty while it trains nothing."""
+    if use is None:
+        return ""
+    gpus = [f"gpu {100 * busy:.0f} %" for busy in use["gpus"] if busy is not None]
+    return ", ".join([*gpus, f"cpu {100 * use['cpu']:.0f} %"])
 
 
 def runs_lines(status: dict[str, Any]) -> Text:

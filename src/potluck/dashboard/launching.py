@@ -44,6 +44,13 @@ def is_local(address: str) -> bool:
         return address == "localhost"
 
 
+def addresses_elsewhere(address: str, reachable: list[str]) -> list[str]:
+    """Addresses that a browser on another machine can open, of this machine's `reachable` ones; none if it is local."""
+    if is_local(address):
+        return []
+    return reachable if address in ("0.0.0.0", "::") else [address]  # noqa: S104  compared, not bound
+
+
 def serve(served: Served, runs_dir: Path) -> NoReturn:
     """Replace this process by the server: signals reach the server directly, and no parent process is left behind."""
     missing = [name for name in _NEEDED if importlib.util.find_spec(name) is None]

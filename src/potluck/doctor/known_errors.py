@@ -85,7 +85,8 @@ _KNOWN_BETWEEN_MACHINES = (
     ),
     known(
         "nobody-hosts",
-        r"client socket has timed out after \d+s|client socket has timed out after \d+ms.*\b29500\b|"
+        r"client socket has timed out after \d+s|client socket has timed out after \d+ms(?!.*connect to)|"
+        r"client socket has timed out after \d+ms.*\b29500\b|"
         r"TCP client failed to connect/validate to host|connection to the C10d store has failed",
         "nobody answers at the address that every worker dials: MASTER_ADDR names another machine, the worker with "
         "RANK=0 is not started, or a firewall on its machine drops the packets",
@@ -113,9 +114,18 @@ _KNOWN_BETWEEN_MACHINES = (
     ),
     known(
         "no-nccl",
-        r"Distributed package doesn'?t have NCCL built in|NCCL (?:backend )?is not (?:available|built)",
+        r"Distributed package doesn'?t have NCCL built in|NCCL (?:backend )?is not (?:available|built)|"
+        r"\bNCCL(?: available)?: False\b",
         "this build of torch has no NCCL",
         "leave --backend out: Gloo is used; for NCCL install a CUDA build of torch",
+    ),
+    known(
+        "nccl-aborted",
+        r"(?:socketStartConnect|NCCL WARN).*failed ?: ?Software caused connection abort",
+        "a connection of NCCL was cut off while it was made: the other worker has ended, a program on the way "
+        "(antivirus, VPN, WSL2's NAT) closes it, or the network went down for a moment",
+        "look for the first error of the other worker: potluck logs; if there is none, start with potluck host and "
+        "potluck join, and try the way between the machines: potluck doctor --cluster",
     ),
     known(
         "cuda-missing",

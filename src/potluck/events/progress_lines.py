@@ -2,7 +2,7 @@
 
 from potluck.core.words import counted, duration, number
 from potluck.events.state import RunState
-from potluck.events.types import EpochEnded, GroupChanged, StepCommitted, TrainingBegan
+from potluck.events.types import EpochEnded, GroupChanged, PlanChanged, StepCommitted, TrainingBegan
 
 
 def begin_line(began: TrainingBegan, state: RunState) -> str:
@@ -43,3 +43,23 @@ def group_lines(changed: GroupChanged) -> list[str]:
         for machine, workers in machines.items()
         for who in ([f"a worker of {machine} ({worker})" for worker in workers] or [machine])
     ]
+
+
+def machine_shares(plan: PlanChanged) -> dict[str, int]:
+    """Each machine's samples of a global batch: the shares of all its workers."""
+    shares: dict[str, int] = {}
+    for worker, share in plan.shares.items():
+        machine = plan.machines.get(worker, worker)
+        shares[machine] = shares.get(machine, 0) + share
+    return shares
+
+
+def plan_line(plan: PlanChanged, before: dict[str, int]) -> str:
+    """Each machine's share, with its share in the plan `before` where that was another, and the predicted speed."""
+    shares = machine_shares(plan)
+    parts = []
+    for machine in [*shares, *(one for one in before if one not in shares)]:
+        now, then = shares.get(machine, 0), before.get(machine)
+        parts.append(f"{machine} {now}" if then in (None, now) else f"{machine} {then} -> {now}")
+    predicted = f"; predicted {plan.samples_per_s:,.0f} samples/s" if plan.samples_per_s > 0 else ""
+    return f"plan: {', '.join(parts)} of {sum(shares.values())}{predicted}"

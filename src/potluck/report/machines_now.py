@@ -31,6 +31,8 @@ class MachineNow:
     """Seconds a step that the other machines wait for this machine; 0 if that is little."""
     state: str
     """training, benched or away."""
+    samples_per_s: float = 0.0
+    """The machine's own samples a second in its last steps."""
 
     @property
     def text(self) -> str:
@@ -60,6 +62,7 @@ def machines_now(merge: Merge, benched: Collection[str]) -> list[MachineNow]:
             part=sum(float(of[_OWN] / of[_SAMPLES]) for of in sums[machine] if of[_SAMPLES]),
             others_wait_s=waits_s.get(machine, 0.0),
             state=state,
+            samples_per_s=sum(float(of[_OWN] / of[_SECONDS]) for of in sums[machine] if of[_SECONDS]),
         )
         for machine, state in states.items()
     ]
@@ -70,6 +73,13 @@ def machines_line(merge: Merge, benched: Collection[str], expected: Collection[s
     told = {machine.machine: machine.text for machine in machines_now(merge, benched)}
     silent = [f"{name} {'benched' if name in benched else 'no step yet'}" for name in expected if name not in told]
     return f"shares: {', '.join([*told.values(), *silent])}" if told and len(told) + len(silent) > 1 else ""
+
+
+def speeds_line(merge: Merge, benched: Collection[str], global_batch: int) -> str:
+    """Each training machine's samples of a global batch and its speed; empty for a run on one machine."""
+    training = [one for one in machines_now(merge, benched) if one.state == "training"]
+    parts = [f"{one.machine} {one.part * global_batch:.0f}, {one.samples_per_s:,.0f} samples/s" for one in training]
+    return f"  of {global_batch}: {'; '.join(parts)}" if len(parts) > 1 else ""
 
 
 def _waits_s(sums: dict[str, list[Floats]]) -> dict[str, float]:

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from potluck.cli import app
 from potluck.dashboard import launching, warnings
-from potluck.dashboard.launching import APP, is_local, plan_service
+from potluck.dashboard.launching import APP, addresses_elsewhere, is_local, plan_service
 from potluck.dashboard.wrapped import wrapped_table
 from potluck.doctor.finding import Finding
 from potluck.events.log import EventLog
@@ -155,3 +155,10 @@ def test_the_doctor_warns_where_people_look(open_page, monkeypatch, page):
     warnings._doctor_says.clear()
     assert "The doctor says of this machine: on battery (fix: potluck doctor --check battery)" in shown
     assert shown.count("The doctor says") == 1
+
+
+def test_the_address_for_other_machines_is_one_that_they_can_open():
+    reachable = ["192.168.1.4", "10.0.0.4"]
+    assert addresses_elsewhere("0.0.0.0", reachable) == reachable
+    assert addresses_elsewhere("192.168.1.4", reachable) == ["192.168.1.4"]
+    assert addresses_elsewhere("127.0.0.1", reachable) == []

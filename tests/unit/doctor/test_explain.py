@@ -32,7 +32,8 @@ TEXTS = [
     ("virtual-interface", "NCCL INFO NET/Socket : Using [0]br-1a2b3c4d5e6f:172.18.0.1<0>"),
     ("container-bridge", "NCCL WARN Connect to 172.17.0.2<46613> failed : Connection refused"),
     (
-        "no-route",
+        "nccl-aborted",
+    "no-route",
         "[W socket.cpp:558] The client socket has failed to connect to [lily]:29500 (errno: 113 - No route to host).",
     ),
     ("wsl-nat", "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection has failed."),
@@ -43,6 +44,11 @@ TEXTS = [
         "torch.distributed.DistNetworkError: The client socket has timed out after 60s while trying to "
         "connect to (192.168.1.9, 29500).",
     ),
+    ("nobody-hosts", "RuntimeError: The client socket has timed out after 60000ms"),
+    ("nccl-aborted", "socketStartConnect: Connect to 192.168.1.5<36871> failed : Software caused connection abort"),
+    ("no-nccl", "NCCL: False"),
+    ("nvidia-smi-missing", "bash: nvidia-smi: command not found"),
+    ("module-missing", "ModuleNotFoundError: No module named 'einops'"),
     (
         "ipv6-noise",
         "[W socket.cpp:663] The server socket has failed to bind to [::]:29500 (errno: 97 - Address family "
@@ -199,6 +205,7 @@ ONLY_IN_TEXTS = {
     "container-bridge",
     "ephemeral-ports",
     "family-mixed",
+    "nccl-aborted",
     "no-route",
     "wsl-mirrored-port",
     "wsl-mirrored-unsupported",

@@ -1,7 +1,8 @@
 """Readings of run folders, taken outside of the host's decisions: these get only the values that were read."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from potluck.core.disk import full_disk_line
 from potluck.meeting.host.runs import RunRecord
@@ -27,6 +28,17 @@ class RunReading:
         }
         return {machine: round(sum(found), 1) for machine, found in parts.items() if found}
 
+    def busy(self, record: RunRecord) -> dict[str, dict[str, Any]]:
+        """How busy each machine of this run is, as fractions: its cores, and each of its GPUs."""
+        found = {}
+        for machine, workers in record.workers.items():
+            used = [
+                self.pace.use[name] for worker in workers if (name := f"{machine}-{worker.number}") in self.pace.use
+            ]
+            if used:
+                found[machine] = {"cpu": round(used[-1].cpu, 3), "gpus": [gpu.busy for gpu in used[-1].gpus]}
+        return found
+
 
 NOTHING_READ = RunReading(pace=Pace())
 
@@ -51,7 +63,10 @@ class RunReadings:
     def read(self, records: Iterable[RunRecord]) -> None:
         for record in records:
             with self._troubles.survived(f"run {record.name}"):  # one run's error must not hide the other runs
-                self.found[record.name] = read_run(record, self._host)
+                reading = read_run(record, self._host)
+                # Use is written every few seconds: where steps are short, it is not always among the last events.
+                use = {**self.of(record.name).pace.use, **reading.pace.use}
+                self.found[record.name] = replace(reading, pace=replace(reading.pace, use=use))
 
     def of(self, run: str) -> RunReading:
         return self.found.get(run, NOTHING_READ)

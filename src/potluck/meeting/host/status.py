@@ -16,7 +16,9 @@ def show_everything(
     unfinished = state.unfinished()
     absent = state.absent(now)
     live: dict[str, float] = {}
+    busy: dict[str, dict[str, Any]] = {}
     for record in unfinished:
+        busy |= readings.of(record.name).busy(record)
         live |= readings.of(record.name).speeds(record)
     return {
         "host": state.host,
@@ -31,6 +33,7 @@ def show_everything(
                 "cores": machine.facts.cores,
                 "devices": machine.devices,
                 "samples_per_s": live.get(name, machine.samples_per_s),
+                "busy": busy.get(name),
                 "last_heard_s": round(max(0.0, now - machine.last_heard), 1),
                 "versions": machine.facts.versions,
                 "trains": machine.facts.can_train,

@@ -32,6 +32,8 @@ class Pace:
     samples_per_s: float = 0.0
     own_samples_per_s: dict[str, float] | None = None
     """Each worker's own samples a second, by the worker's name."""
+    use: dict[str, MachineUsed] = field(default_factory=dict)
+    """The newest MachineUsed event of each worker, if it is among the worker's last events, by the worker's name."""
     waiting: dict[str, Waiting] = field(default_factory=dict)
     """The Waiting events of workers that have waited long since their last step, by the worker's name."""
 
@@ -39,6 +41,7 @@ class Pace:
 def read_pace(folder: Path) -> Pace:
     """The run's pace, from the ends of its event files."""
     furthest, own, waiting = Pace(), {}, {}
+    use: dict[str, MachineUsed] = {}
     for file in RunFolder(folder).event_files():
         try:
             told = [record.event for record in read_last_records(file, _TAIL_BYTES)]
@@ -47,6 +50,8 @@ def read_pace(folder: Path) -> Pace:
         last = next((event for event in reversed(told) if not isinstance(event, Notice | MachineUsed)), None)
         if isinstance(last, Waiting):
             waiting[file.stem] = last
+        if used := [event for event in told if isinstance(event, MachineUsed)]:
+            use[file.stem] = used[-1]
         speed, own_speed = RecentSpeed(), RecentSpeed()
         newest: StepCommitted | None = None
         for event in told:
@@ -59,7 +64,7 @@ def read_pace(folder: Path) -> Pace:
         own[file.stem] = own_speed.samples_per_s
         if newest.step >= furthest.step:
             furthest = Pace(step=newest.step, loss=newest.loss, samples_per_s=speed.samples_per_s)
-    return replace(furthest, own_samples_per_s=own, waiting=waiting)
+    return replace(furthest, own_samples_per_s=own, use=use, waiting=waiting)
 
 
 def read_length(folder: Path) -> int:
