@@ -2,13 +2,15 @@
 # Start a Potluck host in a container that publishes one port.
 set -euo pipefail
 image=${POTLUCK_IMAGE:-potluck}
+name=$(uname -n)
+name=${POTLUCK_NAME:-${name%%.*}}
 container=potluck-host
 
 usage() {
   cat <<END
 usage: docker_run_master.sh ADDRESS [OPTIONS OF potluck host]
   ADDRESS is this computer's address as the other computers dial it: docker_run_master.sh 192.168.1.10
-  variables: POTLUCK_NAME (this machine's name; $(hostname) by default), POTLUCK_IMAGE (potluck by default),
+  variables: POTLUCK_NAME (this machine's name; this computer's name by default), POTLUCK_IMAGE (potluck by default),
   POTLUCK_GPUS=all (hand the GPUs to the container)
 END
 }
@@ -32,7 +34,7 @@ docker image inspect "$image" >/dev/null 2>&1 ||
 gpus=()
 [ -z "${POTLUCK_GPUS:-}" ] || gpus=(--gpus "$POTLUCK_GPUS")
 docker run --detach --name "$container" --restart unless-stopped --shm-size 1g --stop-timeout 60 ${gpus[@]+"${gpus[@]}"} \
-  --publish 29500:29500 --env "POTLUCK_NAME=${POTLUCK_NAME:-$(hostname)}" \
+  --publish 29500:29500 --env "POTLUCK_NAME=$name" \
   --volume potluck-host-home:/home/potluck/.potluck --volume potluck-runs:/runs --volume potluck-data:/data \
   "$image" host --no-mdns --advertise "$address" "$@"
 echo "the line for other machines: docker logs $container"

@@ -63,6 +63,6 @@ exit /b 2
 :usage
 echo usage: docker_run_worker.bat LINE [OPTIONS OF potluck join]
 echo   LINE is what potluck host prints, p1-...; - reads it from stdin, and POTLUCK_JOIN may hold it instead
-echo   variables: POTLUCK_NAME ^(this machine's name; %COMPUTERNAME% by default^), POTLUCK_IMAGE ^(potluck by default^),
+echo   variables: POTLUCK_NAME ^(this machine's name; this computer's name by default^), POTLUCK_IMAGE ^(potluck by default^),
 echo   POTLUCK_GPUS=all ^(hand the GPUs to the container^)
 exit /b 0

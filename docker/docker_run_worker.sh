@@ -2,13 +2,15 @@
 # Join a Potluck host from a container. The container dials out, so it publishes no port.
 set -euo pipefail
 image=${POTLUCK_IMAGE:-potluck}
+name=$(uname -n)
+name=${POTLUCK_NAME:-${name%%.*}}
 container=potluck-join
 
 usage() {
   cat <<END
 usage: docker_run_worker.sh LINE [OPTIONS OF potluck join]
   LINE is what potluck host prints, p1-...; '-' reads it from stdin, and POTLUCK_JOIN may hold it instead
-  variables: POTLUCK_NAME (this machine's name; $(hostname) by default), POTLUCK_IMAGE (potluck by default),
+  variables: POTLUCK_NAME (this machine's name; this computer's name by default), POTLUCK_IMAGE (potluck by default),
   POTLUCK_GPUS=all (hand the GPUs to the container)
 END
 }
@@ -24,7 +26,7 @@ p1-*) POTLUCK_JOIN=$1; shift ;;
 esac
 [[ ${POTLUCK_JOIN:-} == p1-* ]] || { usage >&2; exit 2; }
 # By the environment: what docker gets as an argument is in the list of processes.
-export POTLUCK_JOIN POTLUCK_NAME=${POTLUCK_NAME:-$(hostname)}
+export POTLUCK_JOIN POTLUCK_NAME=$name
 command -v docker >/dev/null || fail "docker is not installed" "see https://docs.docker.com/engine/install"
 docker image inspect "$image" >/dev/null 2>&1 ||
   fail "there is no image $image, or docker does not run" "docker build --file docker/Dockerfile --tag $image ."

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,14 @@ from tests.containers.podman import BASE, KEPT, ROOT, Podman, held, set_up, why_
 
 
 @pytest.fixture(scope="session")
-def podman() -> Podman:
+def podman() -> Iterator[Podman]:
     """Podman with the tests' own storage and this computer's settings of pip; makes the base image if it is missing."""
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    return set_up()
+    made = set_up()
+    yield made
+    made.forget_old_builds()
 
 
 @pytest.fixture(scope="session")
@@ -27,7 +30,7 @@ def base(podman: Podman) -> str:
 
 @pytest.fixture(scope="session")
 def image(podman: Podman, base: str) -> str:
-    """The name of Potluck's image, built from this tree on the tests' base with torch for the CPU."""
+    """The id of Potluck's image, built from this tree on the tests' base with torch for the CPU."""
     arguments = {"BASE": base, "TORCH": "torch==2.13.0", "TORCH_INDEX": ""}
     return podman.build("localhost/potluck:test", ROOT / "docker" / "Dockerfile", ROOT, **arguments)
 

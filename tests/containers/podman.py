@@ -86,15 +86,23 @@ class Podman:
         return [word for mount in self.mounts for word in ("--volume", mount)]
 
     def build(self, tag: str, dockerfile: Path, context: Path, **arguments: str) -> str:
-        """Build an image; layers of an earlier build are used again. Gives the tag."""
+        """Build an image; layers of an earlier build are used again. Gives its id: another build may take the tag."""
         given = [word for name, value in arguments.items() for word in ("--build-arg", f"{name}={value}")]
         isolation = ["--runtime", "runc", "--isolation=chroot", "--network", "host"]
         # Docker's format keeps HEALTHCHECK; --layers keeps the layers of pip for the next build.
-        kept = ["--format", "docker", "--layers", "--tag", tag]
+        written = KEPT / f"built-{os.getpid()}"
+        kept = ["--format", "docker", "--layers", "--tag", tag, "--iidfile", str(written)]
         command = ["buildah", "bud", *isolation, *kept, *self.volumes(), *given, "--file", str(dockerfile)]
         with held("build"):
             self.call([*command, str(context)], timeout_s=BUILD_S)
-        return tag
+            name = written.read_text(encoding="utf-8").strip().removeprefix("sha256:")
+            written.unlink()
+        return name
+
+    def forget_old_builds(self) -> None:
+        """Remove images of earlier builds that no image of today is made of."""
+        with held("build"):
+            self.run("image", "prune", "--force", "--filter", "until=24h")
 
     def has_image(self, tag: str) -> bool:
         return tag in self.run("images", "--format", "{{.Repository}}:{{.Tag}}").split()
