@@ -32,8 +32,7 @@ TEXTS = [
     ("virtual-interface", "NCCL INFO NET/Socket : Using [0]br-1a2b3c4d5e6f:172.18.0.1<0>"),
     ("container-bridge", "NCCL WARN Connect to 172.17.0.2<46613> failed : Connection refused"),
     (
-        "nccl-aborted",
-    "no-route",
+        "no-route",
         "[W socket.cpp:558] The client socket has failed to connect to [lily]:29500 (errno: 113 - No route to host).",
     ),
     ("wsl-nat", "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection has failed."),
