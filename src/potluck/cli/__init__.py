@@ -8,6 +8,7 @@ from potluck.cli.attach import attach
 from potluck.cli.compare import compare
 from potluck.cli.dashboard import dashboard
 from potluck.cli.doctor import doctor
+from potluck.cli.elsewhere import check_trains_here
 from potluck.cli.explain import explain
 from potluck.cli.host import host
 from potluck.cli.join import join
@@ -50,11 +51,13 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def _options(
+    context: typer.Context,
     version: bool = typer.Option(
         False, "--version", help="Print the version and leave.", callback=_print_version, is_eager=True
     ),
 ) -> None:
     """Train one PyTorch model on all the machines you have."""
+    check_trains_here(context.invoked_subcommand)
 
 
 def _print_error(error: PotluckError) -> None:

@@ -3,7 +3,7 @@
 from potluck.core.environment import DEFAULT_PORT
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, warn
 from potluck.doctor.examination import IntendedRun, is_within
-from potluck.doctor.finding import Fix, bash, by_hand, powershell, powershell_quoted
+from potluck.doctor.finding import Fix, by_hand, powershell, powershell_quoted
 from potluck.machine.adapters import is_real, main_adapter
 from potluck.machine.facts import TUNNEL, Adapter, Facts
 
@@ -178,19 +178,17 @@ def native(facts: Facts, plan: IntendedRun) -> Verdict:
         return ok("not native Windows")
     return fail(
         f"{facts.machine} runs Python on Windows itself: Potluck trains inside WSL2, where torch is Linux's",
+        by_hand(facts.machine, "run potluck-setup.bat, which asks before every step: see docs/windows.md"),
         powershell(
-            facts, "wsl --install -d Ubuntu", note="then restart Windows and start Ubuntu from the menu", admin=True
-        ),
-        bash(
             facts,
-            "sudo apt update",
-            "sudo apt install --yes python3-venv",
-            "python3 -m venv ~/potluck",
-            ". ~/potluck/bin/activate",
-            note="in Ubuntu's window; after these lines, paste the one that potluck host prints for a machine without "
-            "Potluck",
+            "wsl --install -d Ubuntu",
+            "wsl -d Ubuntu -u root -- apt-get update",
+            "wsl -d Ubuntu -u root -- apt-get install --yes python3-venv",
+            "wsl -d Ubuntu --cd ~",
+            note="Windows may want a restart after the first line; the last one opens Ubuntu: paste there the line that "
+            "potluck host prints for a machine without Potluck",
+            admin=True,
         ),
-        by_hand(facts.machine, "run potluck-setup.bat, which asks before each of these steps; see docs/windows.md"),
         why="torchft has no build for Windows, and Gloo of Windows cannot talk to Gloo of Linux",
     )
 
