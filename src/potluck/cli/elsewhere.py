@@ -15,7 +15,7 @@ def check_trains_here(command: str | None, system: str = sys.platform) -> None:
     if system == "win32":
         raise UsageError(
             f"potluck {command} runs inside WSL2, and this is Python on Windows itself",
-            fix="potluck doctor --check windows-native prints the lines that install WSL2; docs/windows.md is the guide",
+            fix="potluck doctor --check windows-native prints the lines that install WSL2; see docs/windows.md",
         )
     raise UsageError(
         f"potluck {command} runs on Linux, and this is {system}: torchft has no build for it",

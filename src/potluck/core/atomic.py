@@ -1,6 +1,7 @@
 """Atomic file writes: a reader sees the old content or the new content, never a part of it."""
 
 import os
+import sys
 import threading
 from contextlib import contextmanager
 from itertools import count
@@ -53,6 +54,10 @@ def clear_leftovers(folder: Path) -> None:
 
 
 def _is_alive(process: int) -> bool:
+    if sys.platform == "win32":  # where signal 0 is Ctrl-C
+        import psutil  # noqa: PLC0415
+
+        return bool(psutil.pid_exists(process))
     try:
         os.kill(process, 0)
     except ProcessLookupError:
@@ -73,12 +78,15 @@ def write_secret(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.parent.chmod(0o700)
     with replacing(path) as file:
-        os.fchmod(file.fileno(), 0o600)
+        if sys.platform != "win32":  # where the folder of a user is private as it is
+            os.fchmod(file.fileno(), 0o600)
         file.write(text.encode())
 
 
 def sync_folder(folder: Path) -> None:
-    """Make renames in the folder survive a power cut."""
+    """Make renames in the folder survive a power cut; Windows opens no folders, and writes renames down by itself."""
+    if sys.platform == "win32":
+        return
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import tempfile
 from pathlib import Path
 
@@ -53,10 +54,10 @@ def named(error: OSError, path: Path) -> OSError:
 def full_disk_line(folder: Path, machine: str) -> str | None:
     """A line that users of other machines understand too, if the disk that holds the folder is full; else None."""
     try:
-        found = os.statvfs(folder)
+        free_bytes = shutil.disk_usage(folder).free
     except OSError:
         return None
-    if found.f_bavail * found.f_frsize >= _NEXT_TO_NOTHING_BYTES:
+    if free_bytes >= _NEXT_TO_NOTHING_BYTES:
         return None
     look = f"df -h {quote(folder)}"
     return f"the disk of {machine} that holds {folder} is full; to free space, on {machine}: {look}"

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import IO
 
 MOST_BYTES = 64 << 20
+# For os.open: other programs that this process starts do not get the file, and Windows leaves its line ends alone.
+OWN_BYTES = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0)
 
 
 def open_plain(path: Path) -> IO[bytes]:
     """Open a regular file for reading; OSError for a folder or a pipe, without waiting for the pipe's writer."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0))
+    descriptor = os.open(path, os.O_RDONLY | OWN_BYTES | getattr(os, "O_NONBLOCK", 0))
     if stat.S_ISREG(os.fstat(descriptor).st_mode):
         return os.fdopen(descriptor, "rb")
     os.close(descriptor)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from potluck.core.errors import EventLogError
 from potluck.core.file_lock import is_held_by_another, try_hold
+from potluck.core.plain_file import OWN_BYTES
 from potluck.core.run_folder import RunFolder
 from potluck.events.lines import open_events
 from potluck.events.state import RunState
@@ -58,7 +59,7 @@ class HostLocks:
 
     @staticmethod
     def _take(path: Path) -> int:
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = os.open(path, os.O_RDWR | os.O_CREAT | OWN_BYTES, 0o644)
         try:
             hold(file, path)
         except BaseException:

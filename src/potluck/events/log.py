@@ -11,7 +11,7 @@ import msgspec
 
 from potluck.core.disk import is_full
 from potluck.core.errors import EventLogError
-from potluck.core.plain_file import what_happened
+from potluck.core.plain_file import OWN_BYTES, what_happened
 from potluck.core.shell_words import quote
 from potluck.events.alive import hold
 from potluck.events.lines import MOST_LINE_BYTES, line_too_long, open_events, parse_lines, read_line
@@ -35,7 +35,7 @@ class EventLog:
         self._waiting = b""
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | OWN_BYTES, 0o644)
         except OSError as error:
             raise _not_writable(path, error) from None
         try:
@@ -165,7 +165,8 @@ def _repair(file: int, path: Path) -> int:
     tail = b""
     while len(tail) < size and tail.rstrip(b"\n").count(b"\n") < 2:  # the last whole line, and what follows it
         step = min(_TAIL_BYTES, size - len(tail))
-        tail = os.pread(file, step, size - len(tail) - step) + tail
+        os.lseek(file, size - len(tail) - step, os.SEEK_SET)  # writes go to the end all the same
+        tail = os.read(file, step) + tail
     whole = tail.rfind(b"\n") + 1
     if whole < len(tail):
         os.ftruncate(file, size - len(tail) + whole)

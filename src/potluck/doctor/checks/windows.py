@@ -185,8 +185,8 @@ def native(facts: Facts, plan: IntendedRun) -> Verdict:
             "wsl -d Ubuntu -u root -- apt-get update",
             "wsl -d Ubuntu -u root -- apt-get install --yes python3-venv",
             "wsl -d Ubuntu --cd ~",
-            note="Windows may want a restart after the first line; the last one opens Ubuntu: paste there the line that "
-            "potluck host prints for a machine without Potluck",
+            note="Windows may want a restart after the first line; the last one opens Ubuntu: paste there the line "
+            "that potluck host prints for a machine without Potluck",
             admin=True,
         ),
         why="torchft has no build for Windows, and Gloo of Windows cannot talk to Gloo of Linux",
