@@ -182,8 +182,8 @@ def native(facts: Facts, plan: IntendedRun) -> Verdict:
         powershell(
             facts,
             "wsl --install -d Ubuntu",
-            "wsl -d Ubuntu -u root -- apt-get update",
-            "wsl -d Ubuntu -u root -- apt-get install --yes python3-venv",
+            "wsl -d Ubuntu -u root -e apt-get update",
+            "wsl -d Ubuntu -u root -e apt-get install --yes python3-venv",
             "wsl -d Ubuntu --cd ~",
             note="Windows may want a restart after the first line; the last one opens Ubuntu: paste there the line "
             "that potluck host prints for a machine without Potluck",
