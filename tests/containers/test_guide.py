@@ -71,7 +71,7 @@ def test_the_guide_from_the_host_to_a_run_and_its_page(podman: Podman, computers
     assert ": finished" in printed
     (page,) = blocks("The dashboard")
     computers.type("oak", page)
-    podman.wait_for("potluck-dashboard", r"password: \S+")
+    podman.wait_for("potluck-dashboard", r"(?s)where this container's port 8501 is published.*password: \S+")
 
 
 def test_the_proofs_of_the_guide_can_be_typed(podman: Podman, computers: Computers) -> None:

@@ -16,6 +16,8 @@ def dashboard(
     """Show runs in a browser, while they train and after. Ctrl-C ends it."""
     from potluck.core.environment import read_dashboard_password, read_environment
     from potluck.dashboard.launching import addresses_elsewhere, plan_service, serve
+    from potluck.doctor.examination import is_on_bridge
+    from potluck.machine.snapshot import read_system
     from potluck.meeting.access.networks import best_first, read_interfaces
     from potluck.meeting.access.token import dashboard_password, kept_token
     from potluck.meeting.home import Home
@@ -25,7 +27,11 @@ def dashboard(
     served = plan_service(address, port, read_dashboard_password(), of_host)
     runs_dir = folder or read_environment().runs_dir
     print(f"starting the dashboard of the runs in {runs_dir.absolute()}", flush=True)
-    for place in addresses_elsewhere(address, [one.address for one in best_first(read_interfaces())]):
+    reachable = [one.address for one in best_first(read_interfaces())]
+    if is_on_bridge(read_system(), reachable):
+        print(f"in a browser: at the address and port where this container's port {port} is published", flush=True)
+        reachable = []
+    for place in addresses_elsewhere(address, reachable):
         print(f"from other machines: http://{place}:{port}", flush=True)
     if served.password is not None:
         print(f"password: {served.password}", flush=True)

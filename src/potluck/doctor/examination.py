@@ -1,10 +1,11 @@
 """The input of checks: one machine's facts and the planned run, or several machines and the links between them."""
 
 import ipaddress
+from collections.abc import Iterable
 
 import msgspec
 
-from potluck.machine.facts import LOOPBACK, WIRED, WIRELESS, Facts, Interface
+from potluck.machine.facts import LOOPBACK, WIRED, WIRELESS, Facts, Interface, System
 from potluck.machine.interfaces import interface_towards
 
 # Outcomes of dialling a machine. STALLED: connected, then no data moved. STRANGER: another program answers there.
@@ -113,10 +114,10 @@ def is_ipv4(text: str) -> bool:
         return False
 
 
-def is_on_bridge(facts: Facts) -> bool:
+def is_on_bridge(system: System, addresses: Iterable[str]) -> bool:
     """Whether this is a container that has no address but those of a bridge, which other computers cannot dial."""
-    others = [address for address in facts.addresses if not is_within(address, "127.0.0.0/8")]
-    return facts.system.container is not None and bool(others) and all(is_within(a, *_BRIDGES) for a in others)
+    others = [address for address in addresses if not is_within(address, "127.0.0.0/8")]
+    return system.container is not None and bool(others) and all(is_within(a, *_BRIDGES) for a in others)
 
 
 def is_within(address: str, *networks: str) -> bool:

@@ -36,7 +36,7 @@ def take_facts(*, names_wanted: Sequence[str] = (), with_torch: bool = True) -> 
         found_wsl, found_windows, windows_gaps = windows_later.result()
         found_interfaces = _safely("interfaces", gaps, (), interfaces.read_interfaces)
         facts = {
-            "system": _read_system(),
+            "system": read_system(),
             "processor": _safely("processor", gaps, None, hardware.read_processor),
             "memory_bytes": _safely("memory", gaps, 0, hardware.read_memory_bytes),
             "gpus": found_gpus,
@@ -71,7 +71,8 @@ def _safely(
         return otherwise
 
 
-def _read_system() -> System:
+def read_system() -> System:
+    """The operating system, the container around it, and whether this user is its administrator."""
     family = {"win32": "windows", "darwin": "darwin"}.get(sys.platform, "linux")
     distribution = ""
     if family == "linux":

@@ -57,7 +57,7 @@ def test_a_bridge_with_smaller_packets_is_made_on_the_computer():
     ],
 )
 def test_a_container_with_no_address_but_a_bridges_is_on_a_bridge(facts, expected):
-    assert is_on_bridge(facts) is expected
+    assert is_on_bridge(facts.system, facts.addresses) is expected
 
 
 def test_a_host_on_a_bridge_prints_no_rule_and_one_on_the_computers_network_says_where_it_belongs():

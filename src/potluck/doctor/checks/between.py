@@ -243,7 +243,7 @@ def _let_out(seen: Examination, facts: Facts, targets: list[str]) -> Fix:
 
 
 def _send_smaller(facts: Facts, interface: Interface) -> Fix:
-    if is_on_bridge(facts):  # a container may not change its interface
+    if is_on_bridge(facts.system, facts.addresses):  # a container may not change its interface
         bridge = (
             f"{facts.system.container} network create --opt com.docker.network.driver.mtu={_PASSES_EVERYWHERE} small"
         )

@@ -158,7 +158,7 @@ def _behind(facts: Facts) -> tuple[str, Fix] | None:
     """Why other machines cannot dial this one, and the fix that lets one port through; None if they can."""
     if facts.wsl is not None:
         return behind_wsl(facts)
-    if not is_on_bridge(facts):
+    if not is_on_bridge(facts.system, facts.addresses):
         return None
     publish = f"{facts.system.container} run --publish {DEFAULT_PORT}:{DEFAULT_PORT} ..."
     return "it is a container on a bridge", by_hand(

@@ -39,7 +39,7 @@ def _judge(seen: Facts, interfaces: Sequence[ReachableInterface], port: int) -> 
         return UNCLEAR if seen.wsl.mode == "mirrored" else ACCEPT
     if seen.system.is_image_container:
         # It cannot see the firewall that guards it; Docker lets the ports that it publishes through that firewall.
-        return ACCEPT if is_on_bridge(seen) else UNCLEAR
+        return ACCEPT if is_on_bridge(seen.system, seen.addresses) else UNCLEAR
     return judge_port(
         seen.firewall,
         [IncomingConnection(network=one.network, port=port, interface=one.name) for one in interfaces],
