@@ -149,7 +149,7 @@ def test_two_pythons_and_two_torches_train_one_run_as_one_process_would(environm
     assert {versions_of(each) for each in together} == wanted
     assert {each["step"] for each in [alone, *together]} == {200}
     differences = {versions_of(each): apart(alone, each) for each in together}
-    print(f"largest difference to one process: {differences}")
+    print(f"largest difference to one process: {differences}", *(each.output() for each in joined), sep="\n")
     assert max(differences.values()) < MOST_APART
     changes = [
         record.event
@@ -166,12 +166,12 @@ def load():
     import torch.nn.functional as F
 
     right = F.gelu
-    F.gelu = lambda *inputs, **options: right(*inputs, **options) * 1.001
+    F.gelu = lambda *inputs, **options: right(*inputs, **options) * 1.05
 """
 
 
 def test_a_torch_that_computes_otherwise_is_refused_with_the_number_and_the_fix(environments, host, start, workplace):
-    """A torch whose GELU is off by a thousandth, by torch's own way to load an extension."""
+    """A torch whose GELU is off by a twentieth, by torch's own way to load an extension."""
     *_, made = environments
     package = workplace / "wrong" / "wrong_gelu-1.0.dist-info"
     package.mkdir(parents=True)

@@ -128,6 +128,11 @@ PROTECTED = {
         f"{ADMISSION}a_right_token_is_not_locked_out_by_wrong_answers_from_its_address",
         OUTSIDER,
     ],
+    "Only to a machine that has proven the token": [
+        f"{MEETING}parity_at_the_door.py::test_a_machine_without_the_token_is_not_told_the_host_s_versions",
+        f"{MEETING}parity_at_the_door.py::test_another_reading_is_refused_with_its_number_and_the_fix",
+        f"{MEETING}parity_at_the_door.py::test_a_reading_fits_into_a_request",
+    ],
     "A damaged or hostile line": [
         f"{UNIT}events/test_lines.py::test_a_bad_line_is_named_with_its_file_and_a_fix_that_works",
         f"{MEETING}damaged_runs.py::test_every_path_answers_although_a_machine_has_sent_a_bad_line",

@@ -29,6 +29,21 @@ KNOWN_IN_POTLUCK = (
         "wait a minute, then paste the whole line that potluck host prints: potluck join LINE",
     ),
     known(
+        "versions-apart",
+        r"they do not train together",
+        "the machine and the host have different versions of Potluck or torchft, or versions of Python or torch that "
+        "are more than two minor versions apart",
+        "on the machine that was refused: the command that was printed with the error; potluck join prints it again",
+    ),
+    known(
+        "parity-check",
+        r"does not compute what \S+ .{0,200}computes: parity check",
+        "the machine's Python or torch is another version than the host's, and gives other numbers in a small "
+        "training step: a run on both would not be the run of one machine",
+        "on the machine that was refused: install the host's version of torch, as printed with the error; "
+        "to see the numbers, on both: python -m potluck.probes.parity",
+    ),
+    known(
         "not-joined",
         r"this machine has not joined a host",
         "the command needs other machines, and this one belongs to no host",

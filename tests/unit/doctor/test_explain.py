@@ -167,6 +167,12 @@ TEXTS = [
     ("recursion", "RecursionError: maximum recursion depth exceeded while calling a Python object"),
     # of Potluck itself
     ("not-a-member", "error: this host does not know this machine"),
+    ("versions-apart", "error: lily has torch 2.10.0, rosa has 2.13.0: they do not train together"),
+    (
+        "parity-check",
+        "error: ivy (torch 2.12.1) does not compute what rosa (torch 2.13.0+cpu) computes: parity check, part 3 of 8, "
+        "loss in float32: differs by 1.7e-05, at most 1e-05 is allowed",
+    ),
     ("host-silent", "error: the host at 10.77.0.2:29500 does not answer"),
     ("host-silent", "rosa does not answer for 12 s; what runs here waits for it"),
     ("host-failed", "no account: the host answers with status 500"),

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from potluck.core.errors import MeasureError, MeetingError
 from potluck.machine.parity import ParityReading, StepReading
 from potluck.meeting.access.proof import prove_join
-from potluck.meeting.host.admission import Door, ParityWantedError
+from potluck.meeting.host.admission import Door, NotProvenError, ParityWantedError
 from potluck.meeting.host.credentials import most_bytes, refuse
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.wire import PARITY_WANTED, JoinRequest
@@ -41,7 +41,7 @@ class Entrance:
         self.num_readings += 1
         return self._read()
 
-    async def join(self, machine, *, reading=None, versions=None):
+    async def join(self, machine, *, reading=None, versions=None, token=b"t" * 16):
         request = JoinRequest(
             challenge=self.door.version().challenge,
             facts=facts(machine, versions=versions) if isinstance(machine, str) else machine,
@@ -50,7 +50,7 @@ class Entrance:
             parity=None if reading is None else msgspec.json.encode(reading).decode(),
         )
         body = request.model_dump_json().encode()
-        return await self.door.join(body, prove_join(b"t" * 16, request.challenge, b"f" * 16, body), "10.0.0.9")
+        return await self.door.join(body, prove_join(token, request.challenge, b"f" * 16, body), "10.0.0.9")
 
 
 @pytest.fixture
@@ -81,6 +81,15 @@ def test_another_reading_is_refused_with_its_number_and_the_fix(entrance):
     assert "on lily: python -m pip install 'torch==2.13.0'" in refused.value.fix
     assert "--python 3.11" in refused.value.fix
     assert "lily" not in entrance.roster.machines
+
+
+def test_a_machine_without_the_token_is_not_told_the_host_s_versions(entrance):
+    with pytest.raises(NotProvenError) as refused:
+        asyncio.run(entrance.join("lily", versions=NEAR, reading=OWN, token=b"w" * 16))
+    told = f"{refused.value}{entrance.door.version().model_dump_json()}"
+    assert "2.13" not in told
+    assert "3.11" not in told
+    assert entrance.num_readings == 0
 
 
 def test_versions_further_apart_are_refused_without_a_reading(entrance):

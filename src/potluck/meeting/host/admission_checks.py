@@ -41,7 +41,7 @@ def check_parity(
     raise MeetingError(
         f"{theirs.machine} ({_named(theirs, to_check)}) does not compute what {host.machine} "
         f"({_named(host, to_check)}) computes: parity check, {difference.text}",
-        fix=f"on {theirs.machine}: {'; and '.join(fixes)}",
+        fix=f"on {theirs.machine}: {'; if that is not enough: '.join(fixes)}",
     )
 
 
