@@ -22,6 +22,7 @@ def printed_by_cells(notebook: Path) -> list[str]:
     return ["".join("".join(output["text"]) for output in cell["outputs"] if "text" in output) for cell in cells]
 
 
+@pytest.mark.real_world
 @pytest.mark.timeout(400)
 def test_the_notebook_trains_on_both_machines_and_uses_the_model(workplace):
     shutil.copy(NOTEBOOK, "notebook.ipynb")
