@@ -1,9 +1,12 @@
 """The example script does what it says."""
 
 import os
+import socket
 import subprocess
 import sys
 from pathlib import Path
+
+import pytest
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "own_script.py"
 
@@ -21,8 +24,14 @@ def test_the_example_learns_alone(workplace):
     assert (workplace / "experiments" / "own_script-1" / "checkpoints" / "model_epoch_5.pth").is_file()
 
 
-def test_the_example_learns_the_same_under_torchrun(workplace):
-    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", SCRIPT]
+@pytest.mark.parametrize("meeting", ["static", "c10d"])
+def test_the_example_learns_the_same_under_torchrun(workplace, meeting):
+    flags = ["--nproc-per-node", "2"]
+    if meeting == "c10d":
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        flags += ["--nnodes", "1", "--rdzv_backend=c10d", f"--rdzv_endpoint=127.0.0.1:{port}", "--rdzv_id=tulip"]
+    command = [sys.executable, "-m", "torch.distributed.run", *flags, SCRIPT]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     lines = [line for line in done.stdout.splitlines() if line.startswith("epoch")]
     assert len(lines) == 5, done.stdout  # one line an epoch, not one a worker

@@ -78,7 +78,8 @@ def host(
             token = spell_token(lines[0][0].token)
             written = [(str(line), why) for line, why in lines]
             if as_service:  # a journal is no place for a line that lets machines in
-                texts = invitation_texts(options.machine, written, token, held.install_lines())
+                end = "potluck service --remove ends the host."
+                texts = invitation_texts(options.machine, written, token, held.install_lines(), end=end)
                 write_secret(home.invitation_file, "".join(f"{text.plain}\n" for text in texts))
                 display.tell(f"{options.machine} is the host; the line to paste on other machines: potluck service")
             else:

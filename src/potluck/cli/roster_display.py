@@ -81,15 +81,20 @@ class RosterDisplay:
 
 
 def invitation_texts(
-    host: str, lines: Sequence[tuple[str, str]], token: str, install_lines: Sequence[str] = ()
+    host: str,
+    lines: Sequence[tuple[str, str]],
+    token: str,
+    install_lines: Sequence[str] = (),
+    *,
+    end: str = "Ctrl-C ends the host.",
 ) -> list[Text]:
-    """The lines to paste on other machines, with what they are for."""
+    """The lines to paste on other machines, with what they are for; `end` says what ends the host."""
     texts = [Text(f"{host} is the host. On every other machine type:")]
     texts += [Text(f"  potluck join {line}", style="bold") + Text(f"   ({why})", style="dim") for line, why in lines]
     texts.append(Text(f"or just potluck join there, and this token: {token}"))
     for line, when in zip(install_lines, _INSTALLERS, strict=False):
         texts += [Text(when), Text(f"  {line}", style="bold")]
-    return [*texts, Text("Each line lets in whoever has it: keep it among people you trust. Ctrl-C ends the host.")]
+    return [*texts, Text(f"Each line lets in whoever has it: keep it among people you trust. {end}")]
 
 
 def machines_table(status: dict[str, Any]) -> Table:

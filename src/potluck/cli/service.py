@@ -29,6 +29,6 @@ def service(
         if remove:
             unit.remove()
             home.invitation_file.unlink(missing_ok=True)
-            say(f"{unit.name} is stopped and removed; what this machine knows of its host stays in {home.folder}")
+            say(f"{unit.name} is stopped and removed; keys and membership stay in {home.folder}")
         else:
             show(unit, home)

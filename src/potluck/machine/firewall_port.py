@@ -23,6 +23,15 @@ def judge_port(firewall: Firewall, connections: Iterable[IncomingConnection]) ->
     return next((worst for worst in (BLOCK, UNCLEAR) if worst in verdicts), ACCEPT)
 
 
+def can_read_rules() -> bool:
+    """Whether nftables is installed here, and lets this user read the rules of this network namespace."""
+    try:
+        ask(["nft", "--json", "list", "ruleset"])
+    except NoAnswerError:
+        return False
+    return True
+
+
 def _judge(firewall: Firewall, connection: IncomingConnection) -> str:
     if "ufw" in firewall.tools:
         return _read_ufw(connection)

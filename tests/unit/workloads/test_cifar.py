@@ -225,7 +225,9 @@ def test_without_network_the_fix_says_what_to_fetch_and_where_to_put_it(tmp_path
     assert list((tmp_path / "data").iterdir()) == []
 
 
-def test_a_missing_archive_is_downloaded_and_checked(tmp_path: Path, server: tuple[Path, str]) -> None:
+def test_a_missing_archive_is_downloaded_and_checked(
+    tmp_path: Path, server: tuple[Path, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     folder, address = server
     served = folder / CIFAR10.archive.name
     write_archive(served, members(CIFAR10))
@@ -233,6 +235,9 @@ def test_a_missing_archive_is_downloaded_and_checked(tmp_path: Path, server: tup
     data_dir = tmp_path / "data"
     assert len(read_cifar(small, options(data_dir)).train) == 20
     assert (data_dir / served.name).read_bytes() == served.read_bytes()
+    said = capsys.readouterr().err
+    assert f"downloading {served.name} (0 MB) to {data_dir}: 0 %" in said  # for whoever waits at the display
+    assert f"downloaded {served.name}" in said
     served.unlink()
     assert len(read_cifar(small, options(data_dir)).train) == 20
 

@@ -2,17 +2,21 @@
 
 from collections.abc import Sequence
 
+import msgspec
+
 from potluck.doctor.examination import is_on_bridge
 from potluck.doctor.finding import in_one_line
 from potluck.doctor.firewall_fixes import open_for
 from potluck.machine.facts import Facts
-from potluck.machine.firewall_port import judge_port
+from potluck.machine.firewall_port import can_read_rules, judge_port
 from potluck.machine.nft_verdict import ACCEPT, BLOCK, UNCLEAR, IncomingConnection
 from potluck.meeting.access.networks import ReachableInterface
 
 
 def firewall_lines(seen: Facts, interfaces: Sequence[ReachableInterface], port: int) -> list[str]:
     """What this machine's firewall does to the port and the command that lets in its networks; empty if it is open."""
+    if seen.system.is_image_container and can_read_rules():  # those rules are of the network that this host is on
+        seen = msgspec.structs.replace(seen, system=msgspec.structs.replace(seen.system, container=None))
     verdict = _judge(seen, interfaces, port)
     if verdict == ACCEPT:
         return []
