@@ -44,7 +44,7 @@ def join(
     from potluck.gates.loopback import check_takes
     from potluck.gates.process import GateProcess
     from potluck.meeting.access.gating import bind_gate
-    from potluck.meeting.client.joining import check_known, come_back
+    from potluck.meeting.client.joining import changed_versions, check_known, come_back
     from potluck.meeting.client.joining import join as join_host
     from potluck.meeting.home import Home
 
@@ -61,6 +61,8 @@ def join(
         seen = look_here(status.tell)
         identity = load_or_make(home.identity_dir)
         check_known(identity, membership)
+        for warning in changed_versions(seen, membership):
+            status.tell(warning)
         listener = stack.enter_context(bind_gate(port or DEFAULT_PORT, is_fixed=port is not None))
         gate = stack.enter_context(closing(GateProcess(home.identity_dir, [listener], status.tell)))
         if invitation is not None:

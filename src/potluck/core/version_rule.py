@@ -8,7 +8,7 @@ from potluck.core.version import FROM_THE_HOST
 PACKAGES = ("potluck", "torch", "torchft", "python")
 MOST_MINORS_APART = 2
 """How far apart Python and torch may be: each release may change numbers, and the more lie between, the more change."""
-_MAY_DIFFER = ("torch", "python")
+MAY_DIFFER = ("torch", "python")
 _TITLES = {"python": "Python"}
 _MAJOR_AND_MINOR = re.compile(r"(\d+)\.(\d+)")
 
@@ -33,7 +33,7 @@ def judge(package: str, own: str, other: str) -> Fit:
         return Fit.EQUAL
     apart = abs(int(first[2]) - int(second[2]))
     is_near = first[1] == second[1] and apart <= MOST_MINORS_APART
-    return Fit.CHECKED if package in _MAY_DIFFER and is_near else Fit.REFUSED
+    return Fit.CHECKED if package in MAY_DIFFER and is_near else Fit.REFUSED
 
 
 def title(package: str) -> str:

@@ -15,7 +15,7 @@ from potluck.core.errors import MeetingError
 from potluck.core.file_lock import try_hold
 from potluck.core.plain_file import read_plain
 from potluck.core.shell_words import quote
-from potluck.meeting.wire import MachineName, Port
+from potluck.meeting.wire import MachineName, Port, Short
 
 _MACHINE_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _AGENT, _HOST = "agent.lock", "host.lock"
@@ -33,6 +33,8 @@ class HostMembership(BaseModel):
     port: Port
     fingerprint: Fingerprint
     credential: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,300}$")]
+    versions: dict[Short, Short] = Field(default={}, max_length=20)
+    """This machine's versions when it joined, which the host has checked; empty in memberships of earlier releases."""
 
     @property
     def is_of_own_host(self) -> bool:

@@ -22,7 +22,7 @@ def introduce(
     can_train: bool = True,
 ) -> Introduction:
     """This machine's Introduction, for the admission checks and the roster."""
-    software, system = seen.software, seen.system
+    system = seen.system
     return Introduction(
         machine=machine,
         machine_id=machine_id,
@@ -32,15 +32,21 @@ def introduce(
         firewall_command=in_one_line(open_for(seen, [network], gate_port)),
         user=_user(),
         certificate=identity.certificate,
-        versions={
-            "potluck": software.potluck,
-            "python": software.python,
-            "torch": software.torch.version if software.torch else "missing",
-            "torchft": software.torchft or "missing",
-        },
+        versions=versions_of(seen),
         can_train=can_train,
         is_container=system.is_image_container,
     )
+
+
+def versions_of(seen: Snapshot) -> dict[str, str]:
+    """The versions that the host compares with its own."""
+    software = seen.software
+    return {
+        "potluck": software.potluck,
+        "python": software.python,
+        "torch": software.torch.version if software.torch else "missing",
+        "torchft": software.torchft or "missing",
+    }
 
 
 def _user() -> str:

@@ -5,12 +5,13 @@ from collections.abc import Callable
 import msgspec
 
 from potluck.core.errors import MeetingError
+from potluck.core.version_rule import MAY_DIFFER, Fit, judge, title
 from potluck.engine.group.addresses import address_towards
 from potluck.gates.identity import Identity
 from potluck.machine.adapters import address_outside
 from potluck.machine.facts import Facts as Snapshot
 from potluck.machine.parity import READING_S, read_parity
-from potluck.meeting.access.introduction import introduce
+from potluck.meeting.access.introduction import introduce, versions_of
 from potluck.meeting.access.invitation import Invitation
 from potluck.meeting.access.networks import find_interface
 from potluck.meeting.client.client import (
@@ -36,6 +37,19 @@ def check_known(identity: Identity, membership: HostMembership | None) -> None:
             f"made: {membership.host} does not know this machine by them",
             fix="join with the line that potluck host prints",
         )
+
+
+def changed_versions(seen: Snapshot, membership: HostMembership | None) -> list[str]:
+    """Warnings: Python or torch has another minor version than at this machine's join, when the host checked it."""
+    if membership is None:
+        return []
+    now, then = versions_of(seen), membership.versions
+    return [
+        f"{title(package)} was {then[package]} when this machine joined {membership.host}, and is {now[package]} now: "
+        f"to have it checked, paste the line that potluck host prints there: potluck join p1-..."
+        for package in MAY_DIFFER
+        if package in then and judge(package, then[package], now[package]) is not Fit.EQUAL
+    ]
 
 
 def join(
@@ -87,6 +101,7 @@ def join(
         port=invitation.port,
         fingerprint=invitation.fingerprint.hex(),
         credential=answer.credential,
+        versions=facts.versions,
     )
     home.remember(membership)
     return membership
