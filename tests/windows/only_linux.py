@@ -27,6 +27,7 @@ SKIPPED = {
     "test_a_look_is_within_what_there_is_and_too_soon_is_none": "reads /proc in less than 50 ms",
     "test_linux_tells_how_fast_this_process_sends": "reads /proc",
     "test_pages.py": NEEDS_DASHBOARD,
+    "test_unit_file.py": "is about systemd",
 }
 IGNORED = {
     "tests/unit/doctor/test_doctor_command.py": "imports resource; the doctor itself is started by test_doctor.py here",

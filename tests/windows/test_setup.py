@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from potluck.meeting.access.install_lines import OfferedWheel, install_lines
+from potluck.meeting.access.invitation import Invitation
 from tests.windows.wine import is_there, run_wine, stop_wine, windows_path
 
 pytestmark = pytest.mark.real_world
 
 SETUP = Path(__file__).parents[2] / "windows" / "potluck-setup.bat"
 SHA = "0123456789abcdef" * 4
-WHEEL = f"http://192.168.1.10:29500/k3y/potluck-0.1.0-py3-none-any.whl#sha256={SHA}"
-INVITATION = "p1-192.168.1.10-29500-SeCrEt_-x"
-LINE = (
-    f"python3 -m venv ~/potluck-venv && . ~/potluck-venv/bin/activate && pip install '{WHEEL}' torch==2.13.0 "
-    f"&& potluck join {INVITATION}"
-)
+OFFERED = OfferedWheel(key="k3y_-", name="potluck-0.1.0-py3-none-any.whl", sha256=SHA, torch="2.13.0")
+WHEEL = OFFERED.url("192.168.1.10", 29500)
+INVITATION = Invitation(address="192.168.1.10", port=29500, token=bytes(range(240, 256)), fingerprint=bytes(16))
+LINE_OF_UV, LINE = install_lines(OFFERED, INVITATION)  # as potluck host prints them
 # What a stand-in for wsl.exe knows is in files: which parts of Windows are there, and which commands fail.
 STAND_IN = r"""@echo off
 >>"%STATE%\asked" echo wsl %*
@@ -281,14 +281,15 @@ def linux(tmp_path):
     return run
 
 
-def test_the_linux_part_installs_what_the_line_names_and_joins(linux):
-    shown = linux("show")
+@pytest.mark.parametrize("line", [LINE_OF_UV, LINE])
+def test_the_linux_part_installs_what_the_line_names_and_joins(linux, line):
+    shown = linux("show", line)
     assert shown.returncode == 0
     assert SHA in shown.stdout
     assert shown.asked == []
-    assert linux("install").returncode == 0
+    assert linux("install", line).returncode == 0
     venv = linux.home / "potluck-venv"
-    asked = [one for one in linux("join").asked if not one.startswith("join line: ") or INVITATION in one]
+    asked = [one for one in linux("join", line).asked if not one.startswith("join line: ") or "p1-" in one]
     assert asked == [
         f"python3 -m venv {venv}",
         "pip install --quiet uv",

@@ -73,8 +73,7 @@ def _type_answers(program: subprocess.Popen[bytes], answers: Sequence[str], unti
 def stop_wine() -> None:
     """End wine's own server and services, which outlive the last program for some seconds."""
     environment = {**os.environ, "WINEPREFIX": str(KEPT / "prefix")}
-    for how in ("--kill", "--wait"):
-        subprocess.run(["wineserver", how], env=environment, capture_output=True, timeout=30, check=False)
+    subprocess.run(["wineserver", "--kill"], env=environment, capture_output=True, timeout=30, check=False)
 
 
 def windows_path(path: Path) -> str:
