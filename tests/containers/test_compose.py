@@ -11,7 +11,7 @@ import pytest
 from tests.containers.lan import NETWORK, lan
 from tests.containers.podman import ROOT, ContainerError, Podman
 
-pytestmark = [pytest.mark.real_world, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real_world, pytest.mark.timeout(1500)]
 
 FILE = ROOT / "docker" / "compose.yaml"
 SMALL = ["--model", "simple_cnn", "--model-size", "tiny", "--num-samples", "640", "--global-batch", "64"]

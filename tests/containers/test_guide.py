@@ -12,7 +12,7 @@ from tests.containers.docker_by_podman import place_docker, tag_as_potluck
 from tests.containers.lan import NETWORK, lan
 from tests.containers.podman import ROOT, Podman
 
-pytestmark = [pytest.mark.real_world, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real_world, pytest.mark.timeout(1500)]
 
 GUIDE = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
 CONTAINERS = ("potluck-host", "potluck-join", "potluck-dashboard")

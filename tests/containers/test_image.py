@@ -8,7 +8,7 @@ import pytest
 from tests.containers.lan import NETWORK, lan
 from tests.containers.podman import Podman
 
-pytestmark = [pytest.mark.real_world, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.real_world, pytest.mark.timeout(1500)]
 
 SMALL = ["--model", "simple_cnn", "--model-size", "tiny", "--num-samples", "640", "--global-batch", "64"]
 JOINED = ("lily", "fern")
