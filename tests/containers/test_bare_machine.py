@@ -11,6 +11,7 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -54,9 +55,10 @@ def wheels(podman: Podman, base: str) -> Path:
         script = f"python3 -m venv /v && /v/bin/pip download --quiet --find-links /wheels --dest /wheels {needed}"
         mount = ["--volume", f"{folder}:/wheels"]
         command = ["run", "--rm", "--network", "host", *podman.volumes(), *mount, "--env", "PIP_PREFER_BINARY=1"]
-        if not (folder / "complete").exists():
+        wanted, complete = "\n".join([needed, *(metadata.requires("potluck") or [])]), folder / "complete"
+        if not complete.exists() or complete.read_text() != wanted:  # downloaded for other requirements
             podman.run(*command, base, "sh", "-ec", script, timeout_s=600)
-            (folder / "complete").touch()
+            complete.write_text(wanted)
         own.unlink()  # Potluck itself must come from the host
     return folder
 

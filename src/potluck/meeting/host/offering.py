@@ -1,5 +1,6 @@
 """The host's own wheel, offered at its gate: built when the host starts, kept in a file that the gate sends."""
 
+import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -28,6 +29,7 @@ def try_to_offer_wheel(
         )
         return None
     with replacing(folder / _FILE) as file:
+        os.fchmod(file.fileno(), 0o600)  # as everything in this folder
         file.write(wheel.content)
     return OfferedWheel(
         key=wheel_key(token), name=wheel.name, sha256=wheel.sha256, torch=release_of(versions.get("torch", ""))
