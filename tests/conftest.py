@@ -16,6 +16,7 @@ settings.load_profile("potluck")
 
 SETTLE_S = 3.0
 SET_BY_OTHERS = ("PYTEST_", "TORCHINDUCTOR_")
+SHARED = ("tests/lab/", "tests/containers/", "tests/windows/")  # a lab, podman's storage, wine's: one test at a time
 
 
 def pytest_addoption(parser):
@@ -24,14 +25,22 @@ def pytest_addoption(parser):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
-    """Where processes share the tests, each takes whole files, and one of them takes all that need a lab."""
+    """Where processes share the tests, each takes whole files; those of a folder in SHARED go to one process."""
     from xdist.scheduler import LoadFileScheduling
 
     class OneLab(LoadFileScheduling):
         def _split_scope(self, nodeid):
-            return "tests/lab" if nodeid.startswith("tests/lab/") else super()._split_scope(nodeid)
+            together = (folder for folder in SHARED if nodeid.startswith(folder))
+            return next(together, None) or super()._split_scope(nodeid)
 
     return OneLab(config, log)
+
+
+def pytest_runtest_setup(item):
+    """CI ends in time: a long test that would begin after CI's last moment is skipped, with this reason."""
+    last_s = os.environ.get("CI_LAST_START")
+    if last_s and item.get_closest_marker("real_world") and time.time() > float(last_s):
+        pytest.skip("CI has no time left to begin this test")
 
 
 def pytest_generate_tests(metafunc):
