@@ -11,7 +11,7 @@ if "%first:~0,3%"=="p1-" (
   shift
 )
 if "%first%"=="-" (
-  set /p POTLUCK_JOIN=
+  set /p "POTLUCK_JOIN=Line p1-...: "
   shift
 )
 if not defined POTLUCK_JOIN goto misused

@@ -22,7 +22,7 @@ fail() {
 case "${1:-}" in
 -h | --help) usage; exit ;;
 p1-*) POTLUCK_JOIN=$1; shift ;;
--) IFS= read -r POTLUCK_JOIN; shift ;;
+-) IFS= read -rp 'Line p1-...: ' POTLUCK_JOIN; shift ;;
 esac
 [[ ${POTLUCK_JOIN:-} == p1-* ]] || { usage >&2; exit 2; }
 # By the environment: what docker gets as an argument is in the list of processes.

@@ -25,37 +25,37 @@ echo.
 
 rem Step 1: WSL2 itself.
 call wsl --status >nul 2>nul
-if not errorlevel 1 goto ubuntu
+if %errorlevel% equ 0 goto ubuntu
 echo Step 1 of 4: WSL2 is not installed. It is a part of Windows that runs Linux.
 echo   This types: wsl --install --no-distribution
 echo   Windows asks for an administrator, downloads about 200 MB, and wants a restart.
 call :ask "Install WSL2?"
-if errorlevel 1 goto stopped
+if %errorlevel% neq 0 goto stopped
 call wsl --install --no-distribution
-if errorlevel 1 (
+if %errorlevel% neq 0 (
   >&2 echo error: Windows could not install WSL2
   >&2 echo   fix: Windows must be version 2004 or newer ^(type: winver^), and virtualization on in the BIOS
   exit /b 1
 )
 call :note wsl
 call wsl --status >nul 2>nul
-if not errorlevel 1 goto ubuntu
+if %errorlevel% equ 0 goto ubuntu
 echo Restart Windows, then start potluck-setup.bat again: it goes on from here.
 exit /b 3
 
 :ubuntu
 rem Step 2: a Linux. Whether it is there is asked by running something in it: the list of wsl has its own encoding.
 call wsl -d %DISTRO% -u root -e true >nul 2>nul
-if not errorlevel 1 goto version
+if %errorlevel% equ 0 goto version
 echo Step 2 of 4: %DISTRO% is not installed.
 echo   This types: wsl --install -d %DISTRO%
 echo   It downloads about 500 MB and asks you for a new user name and a password.
 echo   When you then see a line that ends in $, type: exit
 call :ask "Install %DISTRO%?"
-if errorlevel 1 goto stopped
+if %errorlevel% neq 0 goto stopped
 call wsl --install -d %DISTRO%
 call wsl -d %DISTRO% -u root -e true >nul 2>nul
-if errorlevel 1 (
+if %errorlevel% neq 0 (
   >&2 echo error: %DISTRO% does not start
   >&2 echo   fix: restart Windows and start potluck-setup.bat again; if it stays so: wsl --update
   exit /b 1
@@ -64,14 +64,14 @@ call :note distribution
 
 :version
 call wsl -d %DISTRO% -u root -e sh -c "uname -r | grep -qi -e standard -e wsl2"
-if not errorlevel 1 goto packages
+if %errorlevel% equ 0 goto packages
 echo %DISTRO% runs in WSL1, which is no Linux kernel: Potluck needs WSL2.
 echo   This types: wsl --set-version %DISTRO% 2
 echo   It takes minutes. Files in %DISTRO% stay.
 call :ask "Turn it into WSL2?"
-if errorlevel 1 goto stopped
+if %errorlevel% neq 0 goto stopped
 call wsl --set-version %DISTRO% 2
-if errorlevel 1 (
+if %errorlevel% neq 0 (
   >&2 echo error: Windows could not turn %DISTRO% into WSL2
   >&2 echo   fix: what it said above; often: wsl --install --no-distribution as administrator, then restart
   exit /b 1
@@ -81,14 +81,14 @@ call :note version
 :packages
 rem Step 3: what Ubuntu lacks.
 call wsl -d %DISTRO% -u root -e python3 -c "import ensurepip" >nul 2>nul
-if not errorlevel 1 goto line
+if %errorlevel% equ 0 goto line
 echo Step 3 of 4: Ubuntu needs its package python3-venv.
 echo   This types, as Ubuntu's root: apt-get update, apt-get install --yes python3-venv
 call :ask "Install python3-venv?"
-if errorlevel 1 goto stopped
+if %errorlevel% neq 0 goto stopped
 call wsl -d %DISTRO% -u root -e apt-get update
 call wsl -d %DISTRO% -u root -e apt-get install --yes python3-venv
-if errorlevel 1 (
+if %errorlevel% neq 0 (
   >&2 echo error: Ubuntu could not install python3-venv
   >&2 echo   fix: see that Ubuntu reaches the internet: wsl -d %DISTRO% -e ping -c 1 archive.ubuntu.com
   exit /b 1
@@ -107,12 +107,12 @@ if not defined FIRST goto stopped
 set "POTLUCK_SETUP=%~f0"
 set "WSLENV=POTLUCK_STEP:POTLUCK_LINE:POTLUCK_SETUP/p"
 call :linux show
-if errorlevel 1 goto line
+if %errorlevel% neq 0 goto line
 call :ask "Install Potluck in Ubuntu and join this host?"
-if errorlevel 1 goto stopped
+if %errorlevel% neq 0 goto stopped
 call :note potluck
 call :linux install
-if errorlevel 1 goto broken
+if %errorlevel% neq 0 goto broken
 call :linux doctor
 echo.
 echo This machine now joins. Leave this window open while it trains: Windows ends WSL with its last window.
@@ -153,9 +153,9 @@ exit /b 0
 :undo_potluck
 echo Potluck in Ubuntu: leaves its host, removes ~/potluck-venv and ~/.potluck. Runs and data stay.
 call :ask "Remove Potluck?"
-if errorlevel 1 goto keep_potluck
+if %errorlevel% neq 0 goto keep_potluck
 call :linux undo
-if errorlevel 1 goto keep_potluck
+if %errorlevel% neq 0 goto keep_potluck
 del "%NOTES%\potluck"
 exit /b 0
 :keep_potluck
@@ -165,9 +165,9 @@ exit /b 0
 :undo_packages
 echo Ubuntu's package python3-venv.
 call :ask "Remove python3-venv?"
-if errorlevel 1 goto keep_packages
+if %errorlevel% neq 0 goto keep_packages
 call wsl -d %DISTRO% -u root -e apt-get remove --yes python3-venv
-if errorlevel 1 goto keep_packages
+if %errorlevel% neq 0 goto keep_packages
 del "%NOTES%\packages"
 exit /b 0
 :keep_packages
@@ -177,9 +177,9 @@ exit /b 0
 :undo_version
 echo %DISTRO% was in WSL1 before. This types: wsl --set-version %DISTRO% 1
 call :ask "Turn it back into WSL1?"
-if errorlevel 1 goto keep_version
+if %errorlevel% neq 0 goto keep_version
 call wsl --set-version %DISTRO% 1
-if errorlevel 1 goto keep_version
+if %errorlevel% neq 0 goto keep_version
 del "%NOTES%\version"
 exit /b 0
 :keep_version
@@ -189,9 +189,9 @@ exit /b 0
 :undo_distribution
 echo %DISTRO% with ALL FILES in it, also those that are not Potluck's. This types: wsl --unregister %DISTRO%
 call :ask "Remove %DISTRO% and all of its files?"
-if errorlevel 1 goto keep_distribution
+if %errorlevel% neq 0 goto keep_distribution
 call wsl --unregister %DISTRO%
-if errorlevel 1 goto keep_distribution
+if %errorlevel% neq 0 goto keep_distribution
 del "%NOTES%\distribution"
 exit /b 0
 :keep_distribution
@@ -201,9 +201,9 @@ exit /b 0
 :undo_wsl
 echo WSL2 itself. Other distributions and Docker Desktop need it, too. This types: wsl --uninstall
 call :ask "Remove WSL2?"
-if errorlevel 1 goto keep_wsl
+if %errorlevel% neq 0 goto keep_wsl
 call wsl --uninstall
-if errorlevel 1 goto keep_wsl
+if %errorlevel% neq 0 goto keep_wsl
 del "%NOTES%\wsl"
 exit /b 0
 :keep_wsl
@@ -237,6 +237,7 @@ exit /b %errorlevel%
 set -euo pipefail
 venv=$HOME/potluck-venv
 line=${POTLUCK_LINE:-}
+unset POTLUCK_LINE # it holds the token, and programs that are started here would inherit it
 wheel=$(grep -oE "http://[0-9.]+:[0-9]+/[A-Za-z0-9_-]+/potluck-[A-Za-z0-9_.+-]+\.whl#sha256=[0-9a-f]{64}" <<<"$line" || true)
 torch=$(grep -oE "torch==[0-9]+\.[0-9]+\.[0-9]+" <<<"$line" || true)
 invitation=$(grep -oE "potluck join p1-[A-Za-z0-9._-]+" <<<"$line" | grep -oE "p1-.*" || true)
@@ -252,7 +253,7 @@ show)
   fi
   echo "  Potluck comes from: ${wheel%%#*}"
   echo "  checked against:    ${wheel##*#}"
-  echo "  with:               ${torch:-torch, the newest}, from PyPI; the CPU's build is 200 MB, a GPU's several GB"
+  echo "  with:               ${torch:-torch, the newest}, from PyTorch's index; the CPU's build is 200 MB, a GPU's several GB"
   echo "  into:               $venv"
   ;;
 install)

@@ -49,21 +49,22 @@ def host(
 
     environment = read_environment()
     home = Home(environment.home)
+    advertised = None if advertise is None else check_ipv4(advertise)
     if service:
-        service_units.prepare(service_units.HOST, "potluck host")
-        with home.only_host():
-            home.check_joined_nowhere()
         flags = [*(["--not-here"] if not_here else []), *(["--no-mdns"] if no_mdns else []), "--as-service"]
         given = {"--address": address, "--advertise": advertise, "--name": name, "--devices": devices}
         words = service_units.as_words({"--port": port, **given, "--threads": threads})
-        service_units.install(service_units.HOST, ["host", *words, *flags], home)
+        with service_units.replacing(service_units.HOST, "potluck host"):
+            with home.only_host():
+                home.check_joined_nowhere()
+            service_units.install(service_units.HOST, ["host", *words, *flags], home)
         return
     options = HostOptions(
         machine=name or environment.machine,
         port=port,
         runs_dir=Path(environment.runs_dir),
         address=address,
-        advertised=None if advertise is None else check_ipv4(advertise),
+        advertised=advertised,
         can_train=not not_here,
         devices=devices.split(",") if devices else None,
         threads=threads,

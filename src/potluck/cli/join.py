@@ -34,7 +34,7 @@ def join(
     ] = False,
 ) -> None:
     """Join a host and train whatever is started there. Ctrl-C leaves after the current step."""
-    from contextlib import ExitStack, closing
+    from contextlib import ExitStack, closing, nullcontext
 
     from potluck.cli import service_units
     from potluck.cli.joining import StatusLine, find_invitation
@@ -51,36 +51,36 @@ def join(
     environment = read_environment()
     home, line_of_variable = Home(environment.home), take_join_line()
     home.check_hosts_nothing()
-    if service:
-        service_units.prepare(service_units.JOIN, "potluck join")
-    with home.only_agent(), StatusLine() as status, ExitStack() as stack:
-        check_takes()
-        invitation = find_invitation(line, home, status.tell, line_of_variable)
-        membership = home.membership() if invitation is None else None
-        is_let_in = membership is None or come_back(membership)
-        seen = look_here(status.tell)
-        identity = load_or_make(home.identity_dir)
-        check_known(identity, membership)
-        for warning in changed_versions(seen, membership):
-            status.tell(warning)
-        listener = stack.enter_context(bind_gate(port or DEFAULT_PORT, is_fixed=port is not None))
-        gate = stack.enter_context(closing(GateProcess(home.identity_dir, [listener], status.tell)))
-        if invitation is not None:
-            machine = name or environment.machine
-            membership = join_host(
-                invitation, machine, home, seen, identity=identity, gate_port=gate.port, tell=status.tell
-            )
-        assert membership is not None
-        where = f"{membership.host} ({membership.address}) as {membership.machine}"
-        status.tell(f"joined {where}" if is_let_in else f"waiting for {where}: it does not answer yet")
-        if gate.port != DEFAULT_PORT and port is None:
-            status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
-        if not service:
-            gate.start()
-            _work(home, membership, gate, devices, threads, status)
-    if service:
-        words = service_units.as_words({"--devices": devices, "--threads": threads, "--port": port})
-        service_units.install(service_units.JOIN, ["join", *words], home)
+    replaced = service_units.replacing(service_units.JOIN, "potluck join") if service else nullcontext()
+    with replaced:
+        with home.only_agent(), StatusLine() as status, ExitStack() as stack:
+            check_takes()
+            invitation = find_invitation(line, home, status.tell, line_of_variable)
+            membership = home.membership() if invitation is None else None
+            is_let_in = membership is None or come_back(membership)
+            seen = look_here(status.tell)
+            identity = load_or_make(home.identity_dir)
+            check_known(identity, membership)
+            for warning in changed_versions(seen, membership):
+                status.tell(warning)
+            listener = stack.enter_context(bind_gate(port or DEFAULT_PORT, is_fixed=port is not None))
+            gate = stack.enter_context(closing(GateProcess(home.identity_dir, [listener], status.tell)))
+            if invitation is not None:
+                machine = name or environment.machine
+                membership = join_host(
+                    invitation, machine, home, seen, identity=identity, gate_port=gate.port, tell=status.tell
+                )
+            assert membership is not None
+            where = f"{membership.host} ({membership.address}) as {membership.machine}"
+            status.tell(f"joined {where}" if is_let_in else f"waiting for {where}: it does not answer yet")
+            if gate.port != DEFAULT_PORT and port is None:
+                status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
+            if not service:
+                gate.start()
+                _work(home, membership, gate, devices, threads, status)
+        if service:
+            words = service_units.as_words({"--devices": devices, "--threads": threads, "--port": port})
+            service_units.install(service_units.JOIN, ["join", *words], home)
 
 
 def _work(

@@ -12,6 +12,7 @@ from potluck.meeting.client.cluster import ClusterClient
 
 _LINE_BYTES = 400  # more than most lines take
 _MOST_BYTES = 1 << 18  # as much of one file as the host sends at once
+_LEAST_BYTES = 1 << 16  # one long line is within it
 
 
 def print_logs(
@@ -22,7 +23,7 @@ def print_logs(
     for machine in machines:
         if machine not in run["workers"]:
             raise MeetingError(f"{machine} is not in run {name}", fix=did_you_mean(machine, run["workers"]))
-    tail_bytes = min(num_lines * _LINE_BYTES, _MOST_BYTES)
+    tail_bytes = min(max(num_lines * _LINE_BYTES, _LEAST_BYTES), _MOST_BYTES)
     is_first, has_printed = True, False
     try:
         for news in cluster.follow(name, warn, only_logs=True, tail_bytes=tail_bytes):

@@ -3,7 +3,8 @@
 import platform
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from potluck.cli.saying import say
@@ -25,8 +26,9 @@ def as_words(options: Mapping[str, object]) -> list[str]:
     return [word for option, value in options.items() if value is not None for word in (option, str(value))]
 
 
-def prepare(unit: UserUnit, command: str) -> None:
-    """Check that a service can be made here, and stop the service of an earlier call."""
+@contextmanager
+def replacing(unit: UserUnit, command: str) -> Iterator[None]:
+    """Check that a service can be made here, and stop an earlier one; if its successor fails, the earlier goes on."""
     check_manager(command)
     other = JOIN if unit == HOST else HOST
     if other.file.exists():
@@ -34,8 +36,16 @@ def prepare(unit: UserUnit, command: str) -> None:
             f"{other.name} is this machine's service already, and a machine is a host or joins one",
             fix="potluck service --remove, then type this again",
         )
-    if unit.file.exists():
+    before = unit.file.read_text(encoding="utf-8") if unit.file.exists() else None
+    if before is not None:
         unit.stop()
+    try:
+        yield
+    except BaseException:
+        if before is not None:
+            unit.write(before)
+            unit.start()
+        raise
 
 
 def install(unit: UserUnit, words: Sequence[str], home: Home) -> None:
@@ -99,7 +109,7 @@ def keeping_lines() -> list[str]:
         lines += [
             "Windows ends this distribution, and the service with it, when no window of it is open. To keep it: put "
             "instanceIdleTimeout=-1 under [general] in %UserProfile%\\.wslconfig, then in PowerShell: wsl --shutdown",
-            "To start it when you log in to Windows, in PowerShell: "
+            "To start it when you log in to Windows, in PowerShell as administrator: "
             f"schtasks /Create /TN Potluck /SC ONLOGON /TR 'wsl.exe --distribution {name} --exec /bin/true'",
         ]
     return lines

@@ -36,9 +36,14 @@ def _judge(firewall: Firewall, connection: IncomingConnection) -> str:
     if "ufw" in firewall.tools:
         return _read_ufw(connection)
     try:
-        return judge_connection(json.loads(ask(["nft", "--json", "list", "ruleset"])), connection)
-    except (NoAnswerError, ValueError):
+        ruleset = ask(["nft", "--json", "list", "ruleset"])
+    except NoAnswerError:
         pass
+    else:
+        try:
+            return judge_connection(json.loads(ruleset), connection)
+        except (ValueError, KeyError, TypeError, AttributeError):  # a rule in a form that is not known here
+            return UNCLEAR
     if "firewalld" in firewall.tools:
         return _ask_firewalld(connection)
     if "iptables" in firewall.tools or _NFTABLES_SERVICE.exists():

@@ -196,6 +196,6 @@ def _field_of(left: Any) -> str:
         return "unknown"
     if "payload" not in left:
         kind, what = next(iter(left.items()))
-        return _FIELDS.get((kind, what.get("key", "")), "unknown")
+        return _FIELDS.get((kind, what.get("key", "")), "unknown") if isinstance(what, dict) else "unknown"
     protocol, field = left["payload"].get("protocol", ""), left["payload"].get("field", "")
     return _PROTOCOLS.get(protocol) or _FIELDS.get((protocol, field), "unknown")

@@ -28,7 +28,7 @@ def _read_as(kind: Any) -> AfterValidator:
     def check(text: str) -> str:
         try:
             msgspec.json.decode(text, type=kind)
-        except msgspec.MsgspecError as error:
+        except (msgspec.MsgspecError, RecursionError) as error:  # JSON that is nested too deep
             raise ValueError(str(error)) from None
         return text
 
@@ -297,7 +297,7 @@ class NewsRequest(WireMessage):
     )
     only_logs: bool = False
     """Only the workers' output, without events."""
-    tail_bytes: Annotated[int, Field(ge=0)] | None = None
+    tail_bytes: Annotated[int, Field(ge=0, le=1 << 18)] | None = None
     """Of a file that is not in `offsets`, only the lines in its last bytes."""
 
 

@@ -134,7 +134,7 @@ CASES = {
     "wsl-wrong-adapter": (WIFI_FIRST, WARN, "-InterfaceMetric 10", MIRRORED),
     "wsl-idle": (WIFI_FIRST, WARN, "instanceIdleTimeout", MIRRORED),
     "network-public-profile": (WIFI_FIRST, WARN, "-NetworkCategory Private", MIRRORED),
-    "windows-native": (snapshot("windows_native"), FAIL, "wsl --install -d Ubuntu", MIRRORED),
+    "windows-native": (snapshot("windows_native"), FAIL, "wsl --install -d Ubuntu-24.04", MIRRORED),
     "wsl1": (
         replace(MIRRORED, wsl=replace(MIRRORED.wsl, version=1, distribution="Ubuntu-22.04")),
         FAIL,

@@ -57,6 +57,9 @@ def load(policy: str, *rules: str, more: str = "") -> dict:
         (BLOCK, CLOSED, ("ct state vmap { invalid : drop, related : accept }", 'iifname { "lo", "wg" } accept'), ""),
         (ACCEPT, CLOSED, ('iifname "eth*" accept',), ""),
         (UNCLEAR, OPEN, ("meta mark 7 drop",), ""),
+        (UNCLEAR, CLOSED, ("tcp flags & (fin | syn) == syn accept",), ""),
+        (UNCLEAR, CLOSED, ("ip saddr . tcp dport @pairs accept",), "set pairs { type ipv4_addr . inet_service; "
+         "elements = { 10.77.0.7 . 29500 } }"),
     ],
 )  # fmt: skip
 def test_a_ruleset_is_judged_as_the_kernel_walks_it(verdict, policy, rules, more):

@@ -90,6 +90,26 @@ def test_the_version_is_that_of_the_code(monkeypatch):
     assert "\nVersion: 7.8.9\n" in archive.read("potluck-7.8.9.dist-info/METADATA").decode()
 
 
+def test_a_clone_beside_an_installed_potluck_gives_the_clone_s_files(monkeypatch, tmp_path):
+    class Elsewhere:
+        files = (metadata.PackagePath("potluck/gone.py"),)
+
+        def __init__(self, real):
+            self._real = real
+
+        def locate_file(self, name):
+            return tmp_path / name
+
+        def read_text(self, name):
+            return self._real.read_text(name)
+
+    real = metadata.distribution("potluck")
+    monkeypatch.setattr(own_wheel.metadata, "distribution", lambda _: Elsewhere(real))
+    names = zipfile.ZipFile(BytesIO(build_wheel().content)).namelist()
+    assert "potluck/meeting/host/own_wheel.py" in names
+    assert "potluck/gone.py" not in names
+
+
 def test_without_metadata_it_is_not_installed(monkeypatch):
     def missing(_):
         raise metadata.PackageNotFoundError

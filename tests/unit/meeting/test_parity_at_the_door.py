@@ -6,6 +6,7 @@ import threading
 import msgspec
 import pytest
 from msgspec.structs import replace
+from pydantic import ValidationError
 
 from potluck.core.errors import MeasureError, MeetingError
 from potluck.machine.parity import ParityReading, StepReading
@@ -138,3 +139,15 @@ def test_a_reading_fits_into_a_request():
     assert size < 30_000 < most_bytes("/join")
     with pytest.raises(ValueError, match="parity"):
         JoinRequest(challenge="c", facts=facts(), clock_ahead_s=0.0, round_trip_s=0.0, parity='{"data_order": 1}')
+
+
+def test_a_reading_that_is_nested_without_end_is_no_reading():
+    deep = "[" * 14_000
+    with pytest.raises(ValidationError):
+        JoinRequest(
+            challenge="c" * 32,
+            facts=facts("lily"),
+            clock_ahead_s=0.0,
+            round_trip_s=0.0,
+            parity=f'{{"unknown": {deep}',
+        )

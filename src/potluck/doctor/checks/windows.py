@@ -181,10 +181,10 @@ def native(facts: Facts, plan: IntendedRun) -> Verdict:
         by_hand(facts.machine, "run potluck-setup.bat, which asks before every step: see docs/windows.md"),
         powershell(
             facts,
-            "wsl --install -d Ubuntu",
-            "wsl -d Ubuntu -u root -e apt-get update",
-            "wsl -d Ubuntu -u root -e apt-get install --yes python3-venv",
-            "wsl -d Ubuntu --cd ~",
+            "wsl --install -d Ubuntu-24.04",
+            "wsl -d Ubuntu-24.04 -u root -e apt-get update",
+            "wsl -d Ubuntu-24.04 -u root -e apt-get install --yes python3-venv",
+            "wsl -d Ubuntu-24.04 --cd ~",
             note="Windows may want a restart after the first line; the last one opens Ubuntu: paste there the line "
             "that potluck host prints for a machine without Potluck",
             admin=True,

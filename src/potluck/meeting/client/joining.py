@@ -75,7 +75,8 @@ def join(
             raise HostSilentError(
                 error.args[0],
                 fix=f"check that potluck host runs there; if it does, its firewall keeps {outside} out, and there: "
-                f"potluck doctor --fix-script linux --peer {outside} --port {invitation.port} | sudo bash",
+                f"potluck doctor --fix-script linux --peer {outside} --port {invitation.port} | sudo bash "
+                "(on Windows: docs/windows.md)",
             ) from None
         facts = introduce(
             seen,

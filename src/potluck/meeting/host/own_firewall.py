@@ -28,12 +28,13 @@ def firewall_lines(seen: Facts, interfaces: Sequence[ReachableInterface], port: 
     if not seen.firewall.tools and seen.wsl is None:
         name = "the firewall here"
     peers = ", ".join(networks)
+    where = "here" if seen.wsl is None else "on Windows"
     if verdict == BLOCK:
-        said = f"{name} keeps other machines out of port {port}. To let in those of {peers}, type here:"
+        said = f"{name} keeps other machines out of port {port}. To let in those of {peers}, type {where}:"
     else:
         said = (
             f"{name} may keep other machines out of port {port}: not all of its rules can be read. "
-            f"If it does not yet let in {peers}, type here:"
+            f"If it does not yet let in {peers}, type {where}:"
         )
     return [said, f"  {in_one_line(fix)}", f"  ({fix.note})"]
 

@@ -54,7 +54,8 @@ def _code(installed: metadata.Distribution) -> Iterator[tuple[str, bytes]]:
     """The package's files: those that the installer recorded, or the source tree of an editable installation."""
     folder = Path(__file__).parents[2]
     recorded = [Path(str(file)) for file in installed.files or () if file.parts[0] == PACKAGE]
-    if recorded:
+    is_this_code = Path(str(installed.locate_file(PACKAGE))).resolve() == folder.resolve()  # or a clone on PYTHONPATH
+    if recorded and is_this_code:
         files = [folder.parent / file for file in recorded]
     else:
         files = [file for file in folder.rglob("*") if file.is_file() and not file.is_symlink()]

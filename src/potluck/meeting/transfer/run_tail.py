@@ -154,5 +154,5 @@ def _begin_of_tail(file: IO[bytes], tail_bytes: int) -> int:
     if begin == 0:
         return 0
     file.seek(begin - 1)  # a line may begin exactly there
-    file.readline()
+    file.readline(_CHUNK_BYTES)  # at most: a progress bar may write one endless line
     return file.tell()
