@@ -265,6 +265,7 @@ def _start_holder(cgroup_dirs: list[str]) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
             command,
             cwd="/",
+            env={**os.environ, "container": "lab"},  # a machine of its own, also if the lab is inside a container
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

@@ -90,6 +90,10 @@ def read_system() -> System:
 
 
 def _container() -> str | None:
+    """The container's manager, by the variable that it gives to process 1, or by the files that it leaves."""
+    named = _first_process_variable("container")
+    if named not in ("", "oci", "wsl"):  # some images name the kind of image there, whoever runs it
+        return named
     if Path("/.dockerenv").exists():
         return "docker"
     try:
@@ -97,6 +101,15 @@ def _container() -> str | None:
     except OSError:
         kind = "podman" if Path("/run/.containerenv").exists() else ""
     return None if kind in ("", "wsl") else kind
+
+
+def _first_process_variable(name: str) -> str:
+    """A variable of process 1; empty if it has none, or if this user may not read it."""
+    try:
+        variables = Path("/proc/1/environ").read_bytes().decode(errors="replace").split("\0")
+    except OSError:
+        return ""
+    return dict(one.partition("=")[::2] for one in variables).get(name, "")
 
 
 def _read_shm() -> Any:
