@@ -98,6 +98,14 @@ def test_a_host_and_a_machine_stay_after_a_kill_and_a_reboot_and_are_removed(man
     assert code == 1
     assert "potluck service --remove" in output
 
+    # A mistyped line leaves the service as it was; a machine that is sent away does not try again after a reboot.
+    code, output = lily.run(*POTLUCK, "join", line[:-4], "--service")
+    assert code == 1, output
+    wait_until(lambda: states().get("lily") == "here", states)
+    assert rosa.run(*POTLUCK, "leave", "lily")[0] == 0
+    wait_until(lambda: lily.main_pid("potluck-join.service") == 0, "still there")
+    assert "potluck-join.service: inactive (dead), disabled" in lily.run(*POTLUCK, "service")[1]
+
     for manager in (lily, rosa):
         code, output = manager.run(*POTLUCK, "service", "--remove")
         assert code == 0, output

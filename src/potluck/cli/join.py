@@ -94,6 +94,7 @@ def _work(
     """Follow the host's orders until this machine leaves or is sent away."""
     import signal
 
+    from potluck.cli.service_units import JOIN
     from potluck.meeting.agent.agent import Agent
 
     agent = Agent(
@@ -116,6 +117,8 @@ def _work(
     agent.run()
     if agent.was_sent_away:
         home.forget(sent_away_by=membership)
+        if JOIN.file.exists():  # at the next reboot it would be refused, and try again without end
+            JOIN.disable()
         status.tell(
             f"{membership.host} has sent this machine away; to come back, paste the line that potluck host "
             "prints there: potluck join p1-..."

@@ -72,6 +72,10 @@ class UserUnit:
     def stop(self) -> None:
         self._ask("stop", self.name)
 
+    def disable(self) -> None:
+        """Let the unit run on, but not start with the user's manager."""
+        self._ask("disable", self.name)
+
     def remove(self) -> None:
         """Stop the unit, and delete its file."""
         self._ask("disable", "--now", self.name)
