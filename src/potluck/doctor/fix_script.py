@@ -70,10 +70,12 @@ def write_fix_script(
             "a fix script lets only the peers in, and none is named",
             fix=f"add them: potluck doctor --fix-script {system} --peer 192.168.1.20",
         )
-    template = resources.files("potluck.doctor") / "scripts" / f"{system}{'_undo' * undo}.{_SUFFIX[system]}"
+    scripts = resources.files("potluck.doctor") / "scripts"
+    template = scripts / f"{system}{'_undo' * undo}.{_SUFFIX[system]}"
     addresses = sorted({peer.address for peer in peers}, key=ipaddress.IPv4Network)
     words = {
         "MACHINE": re.sub(r"[^A-Za-z0-9._-]", "-", machine),
+        "OWNER": (scripts / "windows_owner.ps1").read_text().rstrip(),
         "PORT": str(port),
         "PEERS": " ".join(addresses),
         "FIRST_PEER": _first_address(addresses[0]),

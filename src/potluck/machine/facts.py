@@ -5,6 +5,8 @@ None means that a fact does not apply or could not be read; `Facts.gaps` lists w
 
 import msgspec
 
+from potluck.machine.container import IMAGE_MANAGERS
+
 LOOPBACK, WIRED, WIRELESS, BRIDGE, TUNNEL, VIRTUAL = "loopback", "wired", "wireless", "bridge", "tunnel", "virtual"
 
 
@@ -24,7 +26,7 @@ class System(Struct, frozen=True, kw_only=True):
     @property
     def is_image_container(self) -> bool:
         """Whether Docker or Podman runs this: its firewall and its clock are those of the computer around it."""
-        return self.container in ("docker", "podman")
+        return self.container in IMAGE_MANAGERS
 
 
 class Processor(Struct, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Any
 from potluck.core.environment import DEFAULT_PORT, read_environment, read_network_variables
 from potluck.machine import firewall, gpus, hardware, interfaces, listeners, loopback, names, software, windows, wsl
 from potluck.machine.adapters import with_adapters
+from potluck.machine.container import read_container
 from potluck.machine.facts import Facts, System
 
 
@@ -84,32 +85,9 @@ def read_system() -> System:
         family=family,
         release=platform.release(),
         distribution=distribution,
-        container=_container(),
+        container=read_container(),
         is_administrator=hasattr(os, "geteuid") and os.geteuid() == 0,
     )
-
-
-def _container() -> str | None:
-    """The container's manager, by the variable that it gives to process 1, or by the files that it leaves."""
-    named = _first_process_variable("container")
-    if named not in ("", "oci", "wsl"):  # some images name the kind of image there, whoever runs it
-        return named
-    if Path("/.dockerenv").exists():
-        return "docker"
-    try:
-        kind = Path("/run/systemd/container").read_text().strip()
-    except OSError:
-        kind = "podman" if Path("/run/.containerenv").exists() else ""
-    return None if kind in ("", "wsl") else kind
-
-
-def _first_process_variable(name: str) -> str:
-    """A variable of process 1; empty if it has none, or if this user may not read it."""
-    try:
-        variables = Path("/proc/1/environ").read_bytes().decode(errors="replace").split("\0")
-    except OSError:
-        return ""
-    return dict(one.partition("=")[::2] for one in variables).get(name, "")
 
 
 def _read_shm() -> Any:

@@ -8,6 +8,7 @@ from pathlib import Path
 from potluck.core.environment import read_config_dir
 from potluck.core.errors import ServiceError
 from potluck.machine.asking import NoAnswerError, ask
+from potluck.machine.container import IMAGE_MANAGERS, read_container
 from potluck.machine.wsl import is_wsl
 
 _BOOTED = Path("/run/systemd/system")
@@ -37,7 +38,7 @@ def _way_without_manager(instead: str) -> str:
             "put the two lines [boot] and systemd=true into /etc/wsl.conf, then in PowerShell: wsl --shutdown; "
             "open Ubuntu and type it again"
         )
-    if any(Path(file).exists() for file in ("/.dockerenv", "/run/.containerenv")):
+    if read_container() in IMAGE_MANAGERS:
         return f"in a container, let the container be kept: docker run --restart unless-stopped ... {instead}"
     return f"without systemd, start it by hand after every reboot: nohup {instead} > potluck.log 2>&1 &"
 

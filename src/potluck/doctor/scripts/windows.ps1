@@ -18,17 +18,7 @@ $build = [Environment]::OSVersion.Version.Build
 $stateFolder = Join-Path $env:ProgramData 'potluck'
 $stateFile = Join-Path $stateFolder 'before.json'
 
-# Whose WSL it is: of who sits at the screen, not of the administrator who was asked for a password.
-$owner = [string](Get-CimInstance -ClassName Win32_ComputerSystem).UserName
-$isOwner = $owner -eq '' -or $owner -eq [Security.Principal.WindowsIdentity]::GetCurrent().Name
-if ($UserProfile -eq '') {
-    $UserProfile = $env:USERPROFILE
-    if (-not $isOwner) {
-        $account = New-Object Security.Principal.NTAccount($owner)
-        $sid = $account.Translate([Security.Principal.SecurityIdentifier]).Value
-        $UserProfile = (Get-CimInstance -ClassName Win32_UserProfile -Filter "SID = '$sid'").LocalPath
-    }
-}
+@OWNER@
 if (-not (Test-Path $UserProfile)) { throw "there is no folder $UserProfile; add: -UserProfile C:\Users\NAME" }
 
 # 0. The adapter that leads to the peers, and how it is now: the undo script reads it.
