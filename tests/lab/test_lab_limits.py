@@ -105,6 +105,14 @@ def measure_link(lab: Lab, *options: str) -> list[float]:
     return [end[key]["bits_per_second"] / 1e6 for key in end if key.startswith("sum_received")]
 
 
+def best_of_three(lab: Lab, low: float, *options: str) -> list[list[float]]:
+    """Up to three measurements, until all figures of one reach `low`: a busy box can hold up a machine's share."""
+    seen: list[list[float]] = []
+    while len(seen) < 3 and not (seen and min(seen[-1]) >= low):
+        seen.append(measure_link(lab, *options))
+    return seen
+
+
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize(("rate", "low", "high"), [("1gbit", 900, 1000), ("100mbit", 90, 100)])
 def test_a_link_carries_its_rate_both_ways(rate: str, low: float, high: float) -> None:
@@ -112,12 +120,7 @@ def test_a_link_carries_its_rate_both_ways(rate: str, low: float, high: float) -
     ways = {"there": (), "back": ("--reverse",), "both at once": ("--bidir",)}
     with Lab(parse_cluster(text, source="test", name="test")) as lab:
         for name, options in ways.items():
-            # elm receives on 0.3 of a core: a busy box can hold it up, so the best of three counts.
-            seen = []
-            for _ in range(3):
-                seen.append(measure_link(lab, *options))
-                if min(seen[-1]) >= low:
-                    break
+            seen = best_of_three(lab, low, *options)
             print(name, seen)
             assert max(min(figures) for figures in seen) >= low, (name, seen)
             assert max(max(figures) for figures in seen) <= high, (name, seen)
@@ -127,9 +130,9 @@ def test_a_link_carries_its_rate_both_ways(rate: str, low: float, high: float) -
 def test_a_link_changes_its_rate_in_use() -> None:
     with Lab("pair") as lab:
         lab["elm"].limit_rate(50_000_000)
-        assert 44 <= measure_link(lab)[0] <= 50
+        assert 45 <= max(best_of_three(lab, 45))[0] <= 50
         lab["elm"].limit_rate(200_000_000)
-        assert 180 <= measure_link(lab)[0] <= 200
+        assert 180 <= max(best_of_three(lab, 180))[0] <= 200
 
 
 @pytest.mark.timeout(60)
