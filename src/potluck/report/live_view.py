@@ -44,6 +44,7 @@ class LiveView:
         """The file and sequence number of each worker's own Notice about the checkpoint that it has loaded."""
         self.merge = Merge()
         self._began_at: float | None = None
+        self._first_step = 0
         self._has_gone_on = False
         self._told: set[object] = set()
         self._metric_steps: dict[str, int] = {}
@@ -84,7 +85,10 @@ class LiveView:
 
     def _go_on(self, record: Record, step: int) -> Iterator[tuple[Record, RunState]]:
         """Yield a Notice that names the checkpoint which the run goes on from, at one of the run's first steps."""
-        self._began_at = record.time if self._began_at is None else self._began_at
+        if self._began_at is None:
+            self._began_at, self._first_step = record.time, step
+        # A worker that crashed and loads a checkpoint of this very start is healed by the others.
+        self._loaded = [one for one in self._loaded if one[0] < self._first_step]
         loaded, name = max(self._loaded, default=(-1, ""))
         self._has_gone_on = loaded == step - 1 or record.time - self._began_at > _FILES_S
         if self._has_gone_on and self._loaded:

@@ -50,7 +50,7 @@ def machines_now(merge: Merge, benched: Collection[str]) -> list[MachineNow]:
     sums: dict[str, list[Floats]] = {}
     for name, at in last_at.items():
         worker = merge.workers[name]
-        is_away = newest_at - at > _AWAY_S
+        is_away = worker.machine in merge.left or newest_at - at > _AWAY_S
         state = "benched" if worker.machine in benched else "away" if is_away else "training"
         states[worker.machine] = min(state, states.get(worker.machine, state), key=_STATES.index)
         rows = [row for _, row in worker.recent][-_RECENT_STEPS:]

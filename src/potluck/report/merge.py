@@ -44,6 +44,8 @@ class Merge:
         """By machine and step: True where the machine was benched, False where it was unbenched."""
         self._benched: dict[str, tuple[float, str]] = {}
         """By machine: the time and reason of its last bench; an empty reason if the machine takes samples again."""
+        self._moves: dict[str, tuple[float, bool]] = {}
+        """By machine: when it last joined or left the group, and whether it left."""
         self._told: set[object] = set()
         self._ledger = Ledger(first_step=first_step, most_pending=most_pending)
         self._links = SendingRates()
@@ -85,6 +87,11 @@ class Merge:
     def benched(self) -> dict[str, str]:
         """Machines that are benched now, and why."""
         return {machine: why for machine, (_, why) in self._benched.items() if why}
+
+    @property
+    def left(self) -> frozenset[str]:
+        """Machines that have left the group and not joined it again."""
+        return frozenset(machine for machine, (_, has_left) in self._moves.items() if has_left)
 
     @property
     def samples_per_s(self) -> float:
@@ -147,8 +154,12 @@ class Merge:
             case MachineUnbenched(machine=machine, step=step):
                 self._note_bench(at, machine, "")
                 self.benchings[machine, step] = False
-            case GroupChanged(step=step, stall_s=stall_s):
+            case GroupChanged(step=step, stall_s=stall_s) as change:
                 worker.note_group_change(step, stall_s)
+                gone = {machine: True for machine, workers in change.left.items() if not workers}
+                for machine, has_left in {**gone, **dict.fromkeys(change.joined, False)}.items():
+                    if at >= self._moves.get(machine, (at, False))[0]:  # files of other workers may be read later
+                        self._moves[machine] = (at, has_left)
             case Evaluated(step=step, name=name) as event:
                 self.scores[step, name] = (at, event)
 

@@ -1,10 +1,10 @@
 """Who does what just now: shares, who is slow, benched or away; and the lines of joined machines."""
 
-from potluck.events.types import LinePrinted, Notice, Record, StepCommitted, StepTiming
+from potluck.events.types import GroupChanged, LinePrinted, Notice, Record, StepCommitted, StepTiming
 from potluck.meeting.agent.state_line import files_line, over_line, run_line, silence_line, state_line
 from potluck.meeting.transfer.run_tail import Pace
 from potluck.report.live_view import LiveView
-from potluck.report.machines_now import machines_line
+from potluck.report.machines_now import machines_line, speeds_line
 from potluck.report.merge import Merge
 from tests.unit.report.test_live_view import lines
 
@@ -41,6 +41,21 @@ def test_a_benched_and_an_absent_machine_are_called_so():
     assert machines_line(merge, ("fern",)) == "shares: rosa 66 %, lily away, fern benched"
     merge.take("lily-1", [step(3, 32, at=61.5)])
     assert "lily 41 %" in machines_line(merge, ("fern",))
+
+
+def test_a_machine_that_has_left_is_away_at_once_and_back_with_its_return():
+    merge = Merge()
+    for worker in ("rosa-0", "lily-1"):
+        merge.take(worker, [step(1, 32)])
+    left = GroupChanged(step=2, num_machines=1, reason="lost", stall_s=1.0, left={"lily": []})
+    merge.take("rosa-0", [Record(sequence=2, time=2.0, event=left), step(3, 64, at=2.1)])
+    assert machines_line(merge, ()) == "shares: rosa 75 %, lily away"
+    assert speeds_line(merge, (), 64) == ""
+    back = GroupChanged(step=4, num_machines=2, reason="joined", stall_s=0.1, joined={"lily": []})
+    merge.take("rosa-0", [Record(sequence=4, time=3.0, event=back)])
+    merge.take("fern-2", [Record(sequence=2, time=2.0, event=left)])  # the file of another worker, read later
+    merge.take("lily-1", [step(4, 32, at=3.1)])
+    assert "lily away" not in machines_line(merge, ())
 
 
 def test_a_long_step_of_all_is_nobodys_absence():

@@ -111,6 +111,13 @@ def test_where_a_run_goes_on_is_told_when_the_file_that_says_so_has_come():
     assert told(view, rosa) == [notice, step(70)]
 
 
+def test_a_worker_that_crashed_in_the_first_seconds_does_not_turn_the_run_back():
+    view = LiveView()
+    told(view, ("events/rosa-0.jsonl", lines(*map(step, range(1, 3)))))
+    lily = ("events/lily-1.jsonl", resumed_from(1, start=1.5))
+    assert told(view, lily, ("events/rosa-0.jsonl", lines(step(3), step(4), start=8.0))) == [step(3), step(4)]
+
+
 def test_a_worker_that_starts_again_in_the_middle_does_not_turn_the_run_back():
     view = LiveView()
     assert told(view, ("events/rosa-0.jsonl", lines(BEGAN, step(1), step(2)))) == [BEGAN, step(1), step(2)]

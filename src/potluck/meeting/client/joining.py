@@ -74,9 +74,9 @@ def join(
         except HostSilentError as error:
             raise HostSilentError(
                 error.args[0],
-                fix=f"check that potluck host runs there; if it does, its firewall keeps {outside} out, and there: "
-                f"potluck doctor --fix-script linux --peer {outside} --port {invitation.port} | sudo bash "
-                "(on Windows: docs/windows.md)",
+                fix=f"check that potluck host runs there; if it does, its firewall keeps {outside} out "
+                "(on Windows: docs/windows.md), and there: "
+                f"potluck doctor --fix-script linux --peer {outside} --port {invitation.port} | sudo bash",
             ) from None
         facts = introduce(
             seen,

@@ -49,6 +49,8 @@ class _Worker:
     name: str
     phase: ProcessPhase = "waiting"
     message: str = ""
+    """Its last crash, kept after the restart: a display that asks rarely must see it too."""
+
     process: "SupervisedFork | None" = None
     files: "LogFiles | None" = None
     num_starts: int = 0
@@ -173,7 +175,7 @@ class WorkerProcesses:
             )
             worker.phase, worker.message = "failed", str(trouble)
             return
-        worker.phase, worker.message = "running", ""
+        worker.phase = "running"
         worker.started_at = time.monotonic()
         worker.num_starts += 1
 
