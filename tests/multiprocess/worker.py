@@ -66,7 +66,7 @@ def train(scenario):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(inner, T_max=50)
     inputs, targets = make_data(scenario.get("num_samples", 100), dtype=dtype).tensors
     data = torch.utils.data.TensorDataset(inputs, targets, torch.arange(len(inputs)))
-    with potluck.start(scenario["run"], device="cpu", seed=5, **scenario.get("options", {})) as run:
+    with potluck.start(scenario["run"], device=scenario.get("device", "cpu"), seed=5, **scenario.get("options", {})) as run:
         prepared, optimizer, scheduler = run.prepare(model, inner, schedule)
         loader = run.loader(
             data, global_batch=scenario.get("global_batch", 16), num_workers=scenario.get("num_workers", 0)
@@ -94,7 +94,7 @@ def train(scenario):
                 pauses = scenario.get("pauses", [])
                 time.sleep(pauses[run.step] if run.step < len(pauses) else scenario.get("pause_s", 0.0))
             scores.append(run.evaluate(make_data(37, dtype=dtype), measure)["loss"])
-        state = {name: value.clone() for name, value in model.state_dict().items()}
+        state = {name: value.cpu().clone() for name, value in model.state_dict().items()}
         torch.save({"state": state, "scores": scores, "step": run.step}, scenario["result"])
 
 

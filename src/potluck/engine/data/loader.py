@@ -46,7 +46,7 @@ class SharedLoader:
                 order,
                 num_workers=num_workers,
                 upcoming=self._upcoming,
-                pin_memory=parts.device.type == "cuda",
+                pin_memory=parts.device.type != "cpu",
                 worker_init=reading.worker_init,
             )
             if num_workers

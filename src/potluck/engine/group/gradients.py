@@ -19,6 +19,7 @@ from torchft.process_group import ProcessGroupDummy
 from potluck.engine.compute.fingerprint import gradient_bytes
 from potluck.engine.group.forming import RosteredGroup
 from potluck.engine.group.roster import Roster
+from potluck.engine.group.staging import HostStaging
 from potluck.engine.order.position import Slice
 from potluck.planning.costs import bucket_bytes
 from potluck.planning.replanning.cost_report import NUM_COST_NUMBERS, CostReport
@@ -122,6 +123,7 @@ class GradientExchange:
         self._num_told = 0
         self._control: Future[Tensor] | None = None
         self._combined: Tensor | None = None
+        self._staging: HostStaging | None = None
         self.wrapped = self._wrap(model)
 
     def _wrap(self, model: nn.Module) -> nn.Module:
@@ -196,8 +198,9 @@ class GradientExchange:
     def _sum_in_place(self, buffer: Tensor) -> Future[Tensor]:
         if buffer.device.type == "cpu" or self._group.backend == "nccl":
             return self._sum(buffer)
-        # Gloo's support for CUDA tensors is incomplete, so copy them through host memory here.
-        return self._sum(buffer.cpu()).then(lambda summed: buffer.copy_(summed.value()))
+        if self._staging is None:  # Gloo's support for CUDA tensors is incomplete, so copy them through host memory
+            self._staging = HostStaging(buffer.device, self._sum)
+        return self._staging.sum(buffer)
 
     def _sum(self, tensor: Tensor) -> Future[Tensor]:
         manager = self._manager()

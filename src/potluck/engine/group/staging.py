@@ -1,0 +1,65 @@
+"""Sums an accelerator's gradients on the CPU: copies through pinned host memory that run beside backward."""
+
+from collections import deque
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.futures import Future
+
+
+class HostStaging:
+    """All-reduces of one accelerator's tensors by a backend that works on host memory, in the order of the calls.
+
+    The copy to the host runs on a stream of its own as soon as backward has filled the tensor. A thread waits for that
+    copy and starts the all-reduce, so that backward goes on meanwhile. The copy of the sum back to the device runs on
+    the same stream; whoever waits for the returned future makes its own stream wait for that copy.
+    """
+
+    def __init__(self, device: torch.device, sum_on_host: Callable[[Tensor], Future[Tensor]]) -> None:
+        self._device = device
+        self._sum_on_host = sum_on_host
+        self._stream = torch.Stream(device)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
+        self._used: deque[tuple[Tensor, torch.Event]] = deque()
+        """Host buffers, each with the event after which it can be used again."""
+
+    def sum(self, tensor: Tensor) -> Future[Tensor]:
+        """Replace the tensor by its sum over all workers; the future holds the tensor."""
+        host = self._host_buffer(tensor)
+        filled = torch.Event(self._device)
+        filled.record(torch.accelerator.current_stream(self._device))  # where backward writes the gradients
+        self._stream.wait_event(filled)
+        with self._stream:
+            host.copy_(tensor, non_blocking=True)
+            copied = self._stream.record_event()
+        done: Future[Tensor] = Future(devices=[self._device])
+        self._thread.submit(self._exchange, tensor, host, copied, done)
+        return done
+
+    def _exchange(self, tensor: Tensor, host: Tensor, copied: torch.Event, done: Future[Tensor]) -> None:
+        try:
+            copied.synchronize()
+            self._sum_on_host(host).then(partial(self._copy_back, tensor, host, done))
+        except Exception as error:  # noqa: BLE001  raised where the future is waited for
+            done.set_exception(error)  # type: ignore[no-untyped-call]
+
+    def _copy_back(self, tensor: Tensor, host: Tensor, done: Future[Tensor], summed: Future[Tensor]) -> None:
+        try:
+            with self._stream:
+                tensor.copy_(summed.value(), non_blocking=True)
+                self._used.append((host, self._stream.record_event()))
+                done.set_result(tensor)  # records an event on the current stream, which waiting streams wait for
+        except Exception as error:  # noqa: BLE001  raised where the future is waited for
+            done.set_exception(error)  # type: ignore[no-untyped-call]
+
+    def _host_buffer(self, like: Tensor) -> Tensor:
+        """Pinned memory, from which a device copies without the CPU's help; a buffer of an earlier step if one fits."""
+        for _ in range(len(self._used)):
+            host, is_free = self._used.popleft()
+            if host.shape == like.shape and host.dtype == like.dtype and is_free.query():
+                return host
+            self._used.append((host, is_free))
+        return torch.empty_like(like, device="cpu", pin_memory=True)

@@ -1,0 +1,45 @@
+"""The stand-in accelerator for tests of this folder; only processes that they start know it."""
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from tests.device.building import build
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture(scope="session")
+def on_device():
+    """The variables with which a Python process knows the stand-in accelerator."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(build()), str(ROOT)]), "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def python(on_device, workplace):
+    """Run a script in a process that knows the device; returns what it printed."""
+
+    def run(script, **variables):
+        done = subprocess.run(
+            [sys.executable, "-c", textwrap.dedent(script)],
+            env={**on_device, "POTLUCK_HOME": str(workplace / "home"), **variables},
+            capture_output=True,
+            text=True,
+            timeout=110,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    return run
+
+
+def pytest_collection_modifyitems(items):
+    """The first test compiles, which takes minutes on a busy computer."""
+    for item in items:
+        if "on_device" in item.fixturenames:
+            item.add_marker(pytest.mark.timeout(600))
