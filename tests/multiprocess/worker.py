@@ -66,7 +66,9 @@ def train(scenario):
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(inner, T_max=50)
     inputs, targets = make_data(scenario.get("num_samples", 100), dtype=dtype).tensors
     data = torch.utils.data.TensorDataset(inputs, targets, torch.arange(len(inputs)))
-    with potluck.start(scenario["run"], device=scenario.get("device", "cpu"), seed=5, **scenario.get("options", {})) as run:
+    with potluck.start(
+        scenario["run"], device=scenario.get("device", "cpu"), seed=5, **scenario.get("options", {})
+    ) as run:
         prepared, optimizer, scheduler = run.prepare(model, inner, schedule)
         loader = run.loader(
             data, global_batch=scenario.get("global_batch", 16), num_workers=scenario.get("num_workers", 0)
