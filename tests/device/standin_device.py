@@ -6,6 +6,7 @@
 import ctypes
 from functools import cache, wraps
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 
@@ -59,6 +60,10 @@ class _Module:
     @staticmethod
     def device_count() -> int:
         return 2
+
+    @staticmethod
+    def get_device_properties(device: object = None) -> SimpleNamespace:
+        return SimpleNamespace(name="Maker Stand-In 1", uuid=f"00000000-0000-0000-0000-00000000000{_index(device)}")
 
     @staticmethod
     def current_device() -> int:

@@ -87,8 +87,8 @@ class TrainingDisplay:
     def __call__(self, record: Record, state: RunState) -> None:
         self.state = state
         match record.event:
-            case RunStarted(run=run, device=device):
-                self._line(f"run {run} on {device}")
+            case RunStarted(run=run) as started:
+                self._line(f"run {run} on {started.place}")
             case TrainingBegan() as began:
                 self._begin(began, state)
             case StepCommitted() as step:

@@ -9,6 +9,7 @@ from potluck.cli.crashes import CrashTeller
 from potluck.cli.display import TrainingDisplay, show_training
 from potluck.cli.interrupts import leaving_on_interrupt, stopping_on_interrupt
 from potluck.cli.script_output import ScriptOutput
+from potluck.core.cards import together
 from potluck.core.environment import read_environment
 from potluck.core.exit_codes import DIVERGED
 from potluck.core.run_folder import RunFolder
@@ -148,7 +149,7 @@ def _resume_with(run: dict[str, Any]) -> str:
 def _machines(run: dict[str, Any]) -> str:
     parts = []
     for machine, workers in run["workers"].items():
-        parts.append(f"{machine} ({', '.join(worker['device'] for worker in workers)})")
+        parts.append(f"{machine} ({together(worker.get('card') or worker['device'] for worker in workers)})")
     return ", ".join(parts)
 
 

@@ -11,6 +11,7 @@ from rich.text import Text
 from potluck.cli.fitting import fitted
 from potluck.cli.tables import ago
 from potluck.cli.terminal import Console
+from potluck.core.cards import together
 from potluck.core.states import ENDED
 from potluck.core.words import counted
 from potluck.meeting.agent.state_line import state_line
@@ -107,13 +108,18 @@ def machines_table(status: dict[str, Any]) -> Table:
         table.add_row(
             f"{machine['machine']}{' (host)' if machine['machine'] == status['host'] else ''}",
             Text(state, style=_STATES.get(machine["state"], "")),
-            "hosts only" if not machine["trains"] else ", ".join(machine["devices"] or ["?"]),
+            "hosts only" if not machine["trains"] else _devices(machine),
             "" if machine["samples_per_s"] is None else f"{machine['samples_per_s']:,.0f}",
             _busy(machine.get("busy")),
             ago(machine["last_heard_s"]),
             f"{machine['os']}, {counted(machine['cores'], 'core')}",
         )
     return table
+
+
+def _devices(machine: dict[str, Any]) -> str:
+    cards = machine.get("cards") or {}
+    return together(cards.get(device, device) for device in machine["devices"] or ["?"])
 
 
 def _busy(use: dict[str, Any] | None) -> str:

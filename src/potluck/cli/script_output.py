@@ -38,5 +38,5 @@ def label_of(worker: str, run: dict[str, Any]) -> str:
     """The machine's name, with the device if the machine has several workers, as in the display's first line."""
     machine, _, number = worker.rpartition("-")
     workers = run["workers"].get(machine, [])
-    device = next((one["device"] for one in workers if str(one["number"]) == number), "")
+    device = next((one.get("card") or one["device"] for one in workers if str(one["number"]) == number), "")
     return f"{machine} ({device})" if len(workers) > 1 else machine

@@ -19,7 +19,7 @@ from potluck.core.version import __version__
 from potluck.engine.balance.balance import Balance, Wishes
 from potluck.engine.balance.profile_memory import ProfileMemory
 from potluck.engine.checkpoints.checkpoints import CheckpointWriter
-from potluck.engine.compute.device import choose_device, use_threads
+from potluck.engine.compute.device import card_id, card_label, choose_device, use_threads
 from potluck.engine.compute.precision import Precision
 from potluck.engine.group.protocol import RunGroup
 from potluck.engine.group.solo import SoloGroup
@@ -157,6 +157,8 @@ def _assemble(
                 process_id=os.getpid(),
                 device=str(device),
                 mixed_precision=options.mixed_precision,
+                card=card_label(device),
+                card_id=card_id(device),
                 versions={"potluck": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
             )
         )

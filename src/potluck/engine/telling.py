@@ -42,8 +42,8 @@ class ScriptTeller:
         match record.event:
             case StepCommitted() as step:
                 self._count(step, state)
-            case RunStarted(run=run, device=device):
-                self._tell(f"run {run} on {device}, folder {self._folder}")
+            case RunStarted(run=run) as started:
+                self._tell(f"run {run} on {started.place}, folder {self._folder}")
             case TrainingBegan() as began:
                 self._told_at = self._clock()
                 self._tell(begin_line(began, state))

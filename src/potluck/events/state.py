@@ -47,6 +47,8 @@ class RunState:
     machine: str = ""
     worker: int = 0
     device: str = ""
+    card: str = ""
+    card_id: str = ""
     mixed_precision: str = "no"
     versions: dict[str, str] = field(default_factory=dict)
     num_parameters: int = 0
@@ -87,6 +89,11 @@ class RunState:
     ended: str = ""
     """finished, stopped or failed; empty while the process lives or if it was killed."""
     message: str = ""
+
+    @property
+    def place(self) -> str:
+        """The card that the worker trains on, or its device where the card is not known."""
+        return self.card or self.device
 
     @property
     def epoch(self) -> int:
@@ -153,6 +160,8 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "machine": machine,
                 "worker": worker,
                 "device": device,
+                "card": event.card,
+                "card_id": event.card_id,
                 "mixed_precision": event.mixed_precision,
                 "versions": versions,
                 "started_at": state.started_at or record.time,

@@ -12,6 +12,7 @@ def summarise(state: RunState) -> dict[str, Any]:
         "rank": state.worker,
         "machine": state.machine,
         "device": state.device,
+        "card": state.card,
         "mixed_precision": state.mixed_precision,
         "versions": state.versions,
         "num_parameters": state.num_parameters,

@@ -39,6 +39,13 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     device: str
     mixed_precision: str
     versions: dict[str, str]
+    card: str = ""  # what people call the device's card: RTX 3070; empty for the CPU, and where it is not known
+    card_id: str = ""  # the card's UUID, as in GpuUse
+
+    @property
+    def place(self) -> str:
+        """The card, or the device where its card is not known."""
+        return self.card or self.device
 
 
 class RunResumed(Event, frozen=True, tag="run_resumed"):

@@ -174,6 +174,7 @@ class Torch(Struct, frozen=True, kw_only=True):
     nccl: str = ""
     num_devices: int = 0
     devices: tuple[str, ...] = ()  # cuda:0, xpu:0, ...
+    cards: dict[str, str] = {}  # by device: the name that torch gives to its card
     capabilities: tuple[str, ...] = ()
     architectures: tuple[str, ...] = ()  # sm_80, compute_90, ...
 

@@ -23,11 +23,19 @@ def read_software(*, with_torch: bool = True) -> Software:
     return Software(python=platform.python_version(), potluck=__version__, torch=torch, torchft=_version("torchft"))
 
 
-def find_devices() -> list[str]:
-    """This machine's accelerators, else cpu. Another process imports torch to find them, unless it is a CPU build."""
+def find_devices() -> tuple[list[str], dict[str, str]]:
+    """This machine's accelerators, else cpu, and the names of their cards by device.
+
+    Another process imports torch to find them, unless it is a CPU build.
+    """
     version = _version("torch")
-    found = () if "+cpu" in version else ask_torch(version).devices
-    return list(found) or ["cpu"]
+    found = Torch() if "+cpu" in version else ask_torch(version)
+    return list(found.devices) or ["cpu"], found.cards
+
+
+def name_cards() -> dict[str, str]:
+    """The names of this machine's cards by device, where torch knows them; another process imports torch."""
+    return ask_torch(_version("torch")).cards
 
 
 def ask_torch(version: str) -> Torch:

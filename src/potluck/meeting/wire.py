@@ -5,8 +5,17 @@ from ipaddress import IPv4Address
 from typing import Annotated, Any, Literal
 
 import msgspec
-from pydantic import AfterValidator, AliasChoices, BaseModel, ConfigDict, Field
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+)
 
+from potluck.core.printable import printable
 from potluck.core.states import Order, WorkerPhase
 from potluck.machine.parity import ParityReading
 from potluck.meeting.questions import Answer, Ask
@@ -17,6 +26,8 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}==[A-Za-z0-9._!-]{1,50}$")]
 """A distribution and its version; the characters are safe to paste into a shell."""
 Short = Annotated[str, Field(max_length=300)]
+Shown = Annotated[str, Field(max_length=300), AfterValidator(printable)]
+"""Text of another machine that is printed as it is."""
 Typed = Annotated[str, Field(max_length=4000)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Address = Annotated[str, AfterValidator(lambda text: str(IPv4Address(text)))]
@@ -153,10 +164,17 @@ class Report(WireMessage):
 
     devices: list[Short] | None = Field(default=None, max_length=64)
     """None until the machine has counted its devices."""
+    cards: dict[Short, Shown] = Field(default={}, max_length=64)
+    """By device: the name of its card, where torch knows it. Left out if empty, as in reports of earlier releases."""
     reach: Reach | None = None
     links: list[LinkReport] = Field(default=[], max_length=5000)
     workers: list[WorkerReport] = Field(default=[], max_length=1000)
     is_leaving: bool = False
+
+    @model_serializer(mode="wrap")
+    def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)
+        return data if self.cards else {name: value for name, value in data.items() if name != "cards"}
 
 
 class PollRequest(WireMessage):

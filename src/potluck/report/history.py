@@ -41,9 +41,9 @@ class History:
     def take(self, at: float, event: AnyEvent, *, machine: str, has_started: bool) -> None:
         """Add a line for a worker's event; most kinds have none. `has_started`: the worker has started before."""
         match event:
-            case RunStarted(machine=machine, device=device):
+            case RunStarted(machine=machine) as started:
                 kind = "restarted" if has_started else "joined"
-                self._add(at, machine, kind, f"{kind}, a worker on {device}")
+                self._add(at, machine, kind, f"{kind}, a worker on {started.place}")
             case RunResumed(step=step, checkpoint=checkpoint):
                 self._add(at, machine, "resumed", f"loaded its checkpoint of step {step}, {checkpoint}")
             case PlanChanged(step=step, shares=shares, reason=reason) if reason:

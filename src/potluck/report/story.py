@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from potluck.core.cards import together
 from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.core.words import counted
@@ -113,8 +114,16 @@ def _what(view: RunView) -> dict[str, str]:
         words["data"] = f"{counted(state.num_samples, 'sample')}, global batch {state.global_batch}"
     if state.mixed_precision != "no":
         words["precision"] = state.mixed_precision
-    words["on"] = ", ".join(view.machines)
+    words["on"] = ", ".join(_on(view, machine) for machine in view.machines)
     return {key.replace("_", " "): text for key, text in words.items() if text}
+
+
+def _on(view: RunView, machine: str) -> str:
+    """The machine, with its cards where they are known."""
+    states = [worker.state for worker in view.merge.workers.values() if worker.machine == machine]
+    return (
+        f"{machine} ({together(state.place for state in states)})" if any(state.card for state in states) else machine
+    )
 
 
 def _result(view: RunView, account: Account | None) -> dict[str, str]:
@@ -147,7 +156,7 @@ def _machines(view: RunView, account: Account | None) -> tuple[MachineRow, ...]:
             MachineRow(
                 machine=machine,
                 workers=len(workers),
-                device=", ".join(dict.fromkeys(worker.state.device for worker in workers)),
+                device=together(dict.fromkeys(worker.state.place for worker in workers)),
                 versions=", ".join(f"{name} {version}" for name, version in versions.items()),
                 samples=own,
                 part=own / total if total else 0.0,

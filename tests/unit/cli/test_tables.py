@@ -34,7 +34,8 @@ SYSTEM = "Debian GNU/Linux 12 (bookworm)"
 
 
 def status():
-    facts = {"state": "here", "run": RUNS[0], "trains": True, "devices": ["cpu"], "samples_per_s": 12345.0}
+    facts = {"state": "here", "run": RUNS[0], "trains": True, "devices": ["cuda:0"], "samples_per_s": 12345.0}
+    facts["cards"] = {"cuda:0": "RTX 3060 Laptop"}
     seen = {"last_heard_s": 3.0, "os": SYSTEM, "cores": 1}
     return {"host": "rosa", "machines": [{"machine": machine, **facts, **seen} for machine in MACHINES]}
 
@@ -57,7 +58,7 @@ def make_runs(runs_dir):
 
 def show_status(console, _):
     print_table(console, machines_table(status()), SPARE)
-    return [*MACHINES, "here", RUNS[0], "12,345"]
+    return [*MACHINES, "here", RUNS[0], "12,345", "RTX 3060 Laptop"]
 
 
 def show_runs(console, runs_dir):

@@ -103,3 +103,14 @@ def test_a_run_that_is_resumed_at_once_keeps_its_new_lighthouse_and_loses_the_ol
 
     asyncio.run(resume_at_once())
     assert lighthouses.stopped == [1]
+
+
+def test_the_names_of_cards_reach_roster_and_runs_and_reports_of_earlier_releases_have_none(state):
+    cards = {"cuda:0": "NVIDIA GeForce RTX 3070", "cuda:1": "NVIDIA GeForce RTX 3070"}
+    told = Report.model_validate_json(Report(devices=list(cards), cards=cards).model_dump_json())
+    state = decisions.take(state, "fern", told, "10.0.0.9", 101.0)
+    assert state.machines["fern"].cards == cards
+    assert [worker.card for worker in state.runs["one"].workers["fern"]] == ["RTX 3070 (1 of 2)", "RTX 3070 (2 of 2)"]
+    assert "cards" not in Report(devices=["cpu"]).model_dump_json()
+    hostile = Report.model_validate_json('{"devices": ["cuda:0"], "cards": {"cuda:0": "RTX \\u001b[2J"}}')
+    assert hostile.cards["cuda:0"] == "RTX \\x1b[2J"

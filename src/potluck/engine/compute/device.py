@@ -2,6 +2,7 @@
 
 import torch
 
+from potluck.core.cards import labels
 from potluck.core.errors import SettingsError
 from potluck.core.words import counted
 from potluck.machine.hardware import quota_threads
@@ -32,6 +33,39 @@ def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
             fix=f"use --device {device.type}:0",
         )
     return device
+
+
+def card_name(device: torch.device) -> str:
+    """The name of the device's card, as torch tells it; empty for the CPU, and where torch does not know a name."""
+    return str(_property(device, "name") or "")
+
+
+def card_label(device: torch.device) -> str:
+    """What people call the device: RTX 3070, or RTX 3070 (1 of 2) if this machine has two; empty if not known."""
+    if device.type == "cpu":
+        return ""
+    known = [torch.device(device.type, index) for index in range(torch.accelerator.device_count())]
+    names = labels({str(one): card_name(one) for one in known})
+    return names.get(f"{device.type}:{_index(device)}", "")
+
+
+def card_id(device: torch.device) -> str:
+    """The card's UUID, by which the driver's own tools name the same card; empty if torch does not know it."""
+    return str(_property(device, "uuid") or "")
+
+
+def _property(device: torch.device, name: str) -> object:
+    if device.type == "cpu":
+        return None
+    try:
+        return getattr(torch.get_device_module(device).get_device_properties(_index(device)), name, None)
+    except (AttributeError, RuntimeError, AssertionError):  # a backend without names, or a driver that fails
+        return None
+
+
+def _index(device: torch.device) -> int:
+    index: int | None = device.index
+    return torch.accelerator.current_device_index() if index is None else index
 
 
 def use_threads(told: int | None) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
 from potluck.gates.process import GateProcess
-from potluck.machine.software import find_devices
+from potluck.machine.software import find_devices, name_cards
 from potluck.meeting.agent.answering import Visited
 from potluck.meeting.agent.host_line import HostLine
 from potluck.meeting.agent.local_run import LocalRun
@@ -69,6 +69,7 @@ class Agent:
         self._host_line = HostLine(membership, self._inbox.put)
         self._visited = Visited(membership, self._gate.socket, threads)
         self._devices = devices
+        self._cards: dict[str, str] = {}
         self._runs: dict[str, LocalRun] = {}
         self._orders: Orders | None = None
         self._leaving: LeaveRequest | None = None
@@ -85,7 +86,7 @@ class Agent:
         """Work until this machine has left; raises the error if the host has refused this machine."""
         self._fork_client.start()
         self._host_line.start()
-        if self._devices is None:
+        if self._devices is None or any(device != "cpu" for device in self._devices):
             threading.Thread(target=self._count_devices, name="potluck-count-devices", daemon=True).start()
         try:
             while self._leaving is None:
@@ -135,8 +136,8 @@ class Agent:
                 self._leaving = message
                 if message.in_silence:
                     self._host_line.hang_up()
-            case DevicesCounted(devices):
-                self._devices = devices
+            case DevicesCounted(devices, cards):
+                self._devices, self._cards = devices, cards
             case Trouble(text):
                 self._terminal.tell_trouble(text)
             case _:
@@ -230,6 +231,7 @@ class Agent:
     def _report(self, *, is_leaving: bool = False) -> Report:
         return Report(
             devices=self._devices,
+            cards=self._cards,
             reach=self._gate.reach(),
             links=self._gate.links(),
             workers=[report for run in self._runs.values() for report in run.reports()],
@@ -255,7 +257,9 @@ class Agent:
             self._terminal.tell(f"left without a goodbye: {error.args[0]}")
 
     def _count_devices(self) -> None:
-        self._inbox.put(DevicesCounted(find_devices()))
+        given = self._devices
+        devices, cards = find_devices() if given is None else (given, name_cards())
+        self._inbox.put(DevicesCounted(devices, cards))
 
 
 def _messages(inbox: "queue.SimpleQueue[AgentMessage]") -> Iterator[AgentMessage]:

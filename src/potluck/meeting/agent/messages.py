@@ -71,9 +71,10 @@ class Delivered:
 
 @dataclass(frozen=True, slots=True)
 class DevicesCounted:
-    """The devices that this machine can train on."""
+    """The devices that this machine can train on, and the names of their cards by device."""
 
     devices: list[str]
+    cards: dict[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

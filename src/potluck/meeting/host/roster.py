@@ -36,6 +36,8 @@ class Machine(BaseModel):
     reach: Reach | None = None
     """Where the machine's gate may be dialled; None until the machine has reported it."""
     devices: list[str] | None = None
+    cards: dict[str, str] = Field(default_factory=dict)
+    """By device: the name of its card, where the machine knows it."""
     has_left: bool = False
     leaves_by: float | None = None
     """When a machine that was asked to leave counts as gone, whether it has finished or not."""

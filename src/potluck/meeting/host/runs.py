@@ -1,10 +1,13 @@
 """A run on several machines, as the host keeps it, and the decisions about it: pure functions from record to record."""
 
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
+from types import MappingProxyType
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from potluck.core.cards import label
 from potluck.core.states import ENDED, Order, RunPhase, WorkerPhase
 from potluck.meeting.wire import Assignment, Name, Port, RunTask, WorkerReport
 
@@ -16,6 +19,8 @@ class WorkerRecord(BaseModel):
 
     number: int
     device: str
+    card: str = ""
+    """What people call the device's card, such as RTX 3070; empty for the CPU, and where it is not known."""
     state: WorkerPhase = "preparing"
     message: str = ""
     restarts: int = 0
@@ -69,15 +74,23 @@ def wants(record: RunRecord, machine: str) -> bool:
     return machine not in record.without and (record.machines is None or machine in record.machines)
 
 
-def add_machine(record: RunRecord, machine: str, devices: list[str]) -> RunRecord:
-    """Give a machine's devices the next worker numbers; a machine that comes back keeps its own."""
+def add_machine(
+    record: RunRecord, machine: str, devices: list[str], cards: Mapping[str, str] = MappingProxyType({})
+) -> RunRecord:
+    """Give a machine's devices the next worker numbers; a machine that comes back keeps its own.
+
+    `cards`: the names of the machine's cards by device, where they are known.
+    """
     if machine in record.workers or record.has_ended or record.state in ("paused", "stopping"):
         return record
     taken = [*(worker.number for _, worker in record.all_workers()), *chain.from_iterable(record.reserved.values())]
     first = 1 + max(taken, default=-1)
     numbers = record.reserved.get(machine, [])[: len(devices)]
     numbers = numbers + list(range(first, first + len(devices) - len(numbers)))
-    workers = [WorkerRecord(number=number, device=device) for number, device in zip(numbers, devices, strict=True)]
+    workers = [
+        WorkerRecord(number=number, device=device, card="" if (name := label(device, cards)) == device else name)
+        for number, device in zip(numbers, devices, strict=True)
+    ]
     return record.with_(workers={**record.workers, machine: workers})
 
 

@@ -92,7 +92,7 @@ class RunStarter:
             state="preparing" if task.bundle else "running",
         )
         for machine, own in devices.items():
-            record = add_machine(record, machine, own)
+            record = add_machine(record, machine, own, self._roster.machines[machine].cards)
         return record
 
 

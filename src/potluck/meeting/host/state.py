@@ -79,6 +79,8 @@ def take(state: HostState, machine: str, report: Report, address: str, now: floa
     has_devices = report.devices is not None and report.devices != known.devices
     if has_devices:
         changes["devices"] = report.devices
+    if report.devices is not None and report.cards != known.cards:
+        changes["cards"] = report.cards
     state = _change(state, machine, **changes)
     if has_devices:
         state = _add_to_runs(state, machine, now)
@@ -159,7 +161,8 @@ def _add_to_runs(state: HostState, machine: str, now: float) -> HostState:
     for record in unfinished:
         if wants(record, machine) and record.machines is None:
             forced = (record.task.settings or {}).get("device")
-            return put_run(state, add_machine(record, machine, [forced] if forced else known.devices), now)
+            devices = [forced] if forced else known.devices
+            return put_run(state, add_machine(record, machine, devices, known.cards), now)
     return state
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from potluck.core.cards import labels
 from potluck.meeting.host.pairs import pair_links, troubled_links
 from potluck.meeting.host.readings import RunReading, RunReadings
 from potluck.meeting.host.roster import MachineRoster
@@ -32,6 +33,7 @@ def show_everything(
                 "loopback": roster.address_of(name),
                 "cores": machine.facts.cores,
                 "devices": machine.devices,
+                "cards": labels(machine.cards),
                 "samples_per_s": live.get(name, machine.samples_per_s),
                 "busy": busy.get(name),
                 "last_heard_s": round(max(0.0, now - machine.last_heard), 1),
