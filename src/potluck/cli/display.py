@@ -15,10 +15,11 @@ from potluck.cli.named_rows import print_rows
 from potluck.cli.plan_lines import PlanLines
 from potluck.cli.terminal import Console
 from potluck.core.environment import read_environment
-from potluck.events.progress_lines import begin_line, epoch_line, group_lines, step_line, step_numbers
+from potluck.events.progress_lines import backend_lines, begin_line, epoch_line, group_lines, step_line, step_numbers
 from potluck.events.recent_speed import RecentSpeed
 from potluck.events.state import RunState
 from potluck.events.types import (
+    BackendChosen,
     EpochEnded,
     GroupChanged,
     Notice,
@@ -99,6 +100,9 @@ class TrainingDisplay:
                 self._line(text)
             case GroupChanged() as changed:
                 for line in group_lines(changed):
+                    self._line(line)
+            case BackendChosen() as chosen:
+                for line in backend_lines(chosen):
                     self._line(line)
             case PlanChanged() as plan:
                 self._plans.note(plan)

@@ -139,5 +139,6 @@ def runs_lines(status: dict[str, Any]) -> Text:
                 f"run {run['run']} ({run['what']}, by {run['started_by']}): {run['state']}, "
                 f"step {run['step']}/{run['last_step'] or '?'}, {run['samples_per_s']:,.0f} samples/s"
             )
+            lines += run["gradients"]
             lines += [line for line in run["trouble"] if not is_about_link(line)]
     return Text("\n".join(lines) or "nothing runs; start with: potluck train")

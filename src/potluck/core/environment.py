@@ -85,6 +85,9 @@ class Launch:
     gradient_address: str | None = None
     """POTLUCK_GRADIENT_ADDRESS: where this worker exchanges gradients past the gate, unencrypted (--direct)."""
 
+    lan_address: str | None = None
+    """POTLUCK_LAN_ADDRESS: where other machines reach this one past its gate; NCCL's interface is on that route."""
+
     @property
     def is_alone(self) -> bool:
         return self.lighthouse is None and self.master is None
@@ -128,6 +131,7 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         gate_run=get("POTLUCK_GATE_RUN") or "",
         address=get("POTLUCK_ADDRESS"),
         gradient_address=get("POTLUCK_GRADIENT_ADDRESS"),
+        lan_address=get("POTLUCK_LAN_ADDRESS"),
     )
 
 
@@ -172,6 +176,16 @@ def use_plain_kernels() -> None:
     numbers differ in their last bits from processor to processor.
     """
     os.environ["ATEN_CPU_CAPABILITY"] = "default"
+
+
+def read_nccl_variables() -> dict[str, str]:
+    """NCCL's variables; an empty value counts as none, as it does for NCCL."""
+    return {name: value for name, value in sorted(os.environ.items()) if name.startswith("NCCL_") and value}
+
+
+def add_variables(more: Mapping[str, str]) -> None:
+    """Set environment variables in this process, for libraries that have not read them yet."""
+    os.environ.update(more)
 
 
 def read_environment() -> Environment:

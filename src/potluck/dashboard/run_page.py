@@ -11,6 +11,7 @@ from potluck.dashboard.followed import follow, names_of_runs
 from potluck.dashboard.plot import draw
 from potluck.dashboard.warnings import show_warnings
 from potluck.dashboard.wrapped import wrapped_table
+from potluck.events.progress_lines import backend_lines
 from potluck.report import plots, rows
 from potluck.report.account_words import figures as account_figures
 from potluck.report.pace import recent_samples_per_s
@@ -63,6 +64,8 @@ def _head(view: RunView, name: str) -> None:
     since = duration(view.updated_at - view.began_at - view.attendance.paused_s) if view.began_at else "no time"
     paused = f" without pauses of {duration(view.attendance.paused_s)}" if view.attendance.paused_s else ""
     st.caption(f"{view.status}, {since}{paused}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
+    if state.backend is not None:
+        st.caption(" ".join(f"{line[:1].upper()}{line[1:]}." for line in backend_lines(state.backend)))
     with st.container():  # warnings that come and go must not move the elements below them
         _warnings(view, {} if account is None else account.benched)
     accuracy = state.scores.get("held_out_accuracy")

@@ -8,10 +8,11 @@ from pathlib import Path
 from potluck.core.environment import is_kernel
 from potluck.core.printable import printable
 from potluck.core.words import duration, number
-from potluck.events.progress_lines import begin_line, epoch_line, group_lines, step_line
+from potluck.events.progress_lines import backend_lines, begin_line, epoch_line, group_lines, step_line
 from potluck.events.recent_speed import RecentSpeed
 from potluck.events.state import RunState
 from potluck.events.types import (
+    BackendChosen,
     EpochEnded,
     GroupChanged,
     Notice,
@@ -54,6 +55,8 @@ class ScriptTeller:
                 self._tell(text)
             case GroupChanged() as changed:
                 self._tell("\n".join(group_lines(changed)))
+            case BackendChosen() as chosen:
+                self._tell("\n".join(backend_lines(chosen)))
             case RunEnded() as ended:
                 self._end(ended, state)
 

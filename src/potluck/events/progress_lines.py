@@ -1,8 +1,8 @@
 """Progress of a run as lines of text: a terminal and a script's stderr show the same words."""
 
-from potluck.core.words import counted, duration, number
+from potluck.core.words import counted, duration, listed, number
 from potluck.events.state import RunState
-from potluck.events.types import EpochEnded, GroupChanged, PlanChanged, StepCommitted, TrainingBegan
+from potluck.events.types import BackendChosen, EpochEnded, GroupChanged, PlanChanged, StepCommitted, TrainingBegan
 
 
 def begin_line(began: TrainingBegan, state: RunState) -> str:
@@ -43,6 +43,34 @@ def group_lines(changed: GroupChanged) -> list[str]:
         for machine, workers in machines.items()
         for who in ([f"a worker of {machine} ({worker})" for worker in workers] or [machine])
     ]
+
+
+def backend_text(chosen: BackendChosen) -> str:
+    """How gradients are exchanged, and why."""
+    name = {"gloo": "Gloo", "nccl": "NCCL"}.get(chosen.backend, chosen.backend)
+    return f"{name}{' through host memory' if chosen.through_host else ''}, because {chosen.reason}"
+
+
+def backend_lines(chosen: BackendChosen) -> list[str]:
+    """The line of a chosen backend, and a line about NCCL if some machines stand in its way."""
+    return [f"gradients: {backend_text(chosen)}", *([held_back_text(chosen)] if chosen.held_back_by else [])]
+
+
+def held_back_text(chosen: BackendChosen) -> str:
+    """Which machines keep the others from NCCL, and how to find out what that costs."""
+    names = ",".join(chosen.held_back_by)
+    return (
+        f"without {listed(chosen.held_back_by)} the others would use NCCL; whether that is faster is not measured: "
+        f"train a few steps with --machines that leave {names} out, then potluck compare"
+    )
+
+
+def variables_text(chosen: BackendChosen) -> str:
+    """NCCL's variables in force, and which of them Potluck has set; empty if there are none."""
+    return ", ".join(
+        f"{name}={value} ({'set by Potluck' if name in chosen.defaults else 'yours'})"
+        for name, value in chosen.variables.items()
+    )
 
 
 def machine_shares(plan: PlanChanged) -> dict[str, int]:

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from potluck.events.types import (
+    BackendChosen,
     CheckpointSaved,
     EpochEnded,
     Evaluated,
@@ -86,6 +87,8 @@ class RunState:
     num_plan_changes: int = 0
     """How often the split changed after the first plan."""
     benched: tuple[str, ...] = ()
+    backend: BackendChosen | None = None
+    """How gradients are exchanged, and why; None before the first step with other workers."""
     ended: str = ""
     """finished, stopped or failed; empty while the process lives or if it was killed."""
     message: str = ""
@@ -202,6 +205,8 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
                 "predicted_samples_per_s": samples_per_s,
                 "num_plan_changes": state.num_plan_changes + bool(state.shares and event.replaces(state.shares)),
             }
+        case BackendChosen() as event:
+            return {"backend": event}
         case MachineBenched(machine=machine):
             return {"benched": (*(name for name in state.benched if name != machine), machine)}
         case MachineUnbenched(machine=machine):

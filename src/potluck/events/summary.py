@@ -28,6 +28,7 @@ def summarise(state: RunState) -> dict[str, Any]:
         "shares": state.shares,
         "num_plan_changes": state.num_plan_changes,
         "benched": list(state.benched),
+        "backend": "" if state.backend is None else state.backend.backend,
         "times_resumed": state.times_resumed,
         "skipped_steps": state.skipped_steps,
         "scores": state.scores,

@@ -160,6 +160,18 @@ class GroupChanged(Event, frozen=True, tag="group_changed"):
     quorum_id: Whole = 0  # torchft's; 0 if it is not known
 
 
+class BackendChosen(Event, frozen=True, tag="backend_chosen"):
+    """How a group exchanges gradients, and why. Each worker writes it when this has changed, or when it is new."""
+
+    step: Count  # the first step that was committed so
+    backend: str  # gloo or nccl
+    reason: str
+    through_host: bool = False  # gradients of an accelerator are copied to host memory for Gloo
+    held_back_by: list[str] = []  # machines without which all other workers could use NCCL
+    variables: dict[str, str] = {}  # NCCL's variables in this worker, by name; only with nccl
+    defaults: list[str] = []  # the names among them that Potluck has set, because the user had not
+
+
 class EpochEnded(Event, frozen=True, tag="epoch_ended"):
     """The epoch is over: each of its samples has counted once, except in batches that the script left out."""
 
@@ -270,6 +282,7 @@ AnyEvent = (
     | MachineBenched
     | MachineUnbenched
     | GroupChanged
+    | BackendChosen
     | EpochEnded
     | MetricsLogged
     | LossDiverged

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from potluck.core.words import counted
+from potluck.events.progress_lines import backend_lines
 from potluck.events.types import (
     AnyEvent,
+    BackendChosen,
     MachineBenched,
     MachineUnbenched,
     Notice,
@@ -54,6 +56,8 @@ class History:
                 self._add(at, who, "benched", f"benched from step {step}: {why}")
             case MachineUnbenched(machine=who, reason=reason, step=step):
                 self._add(at, who, "unbenched", f"takes part again from step {step}: {reason}")
+            case BackendChosen() as chosen:
+                self._add(at, "", "backend", "; ".join(backend_lines(chosen)))
             case Notice(text=text):
                 self._add(at, machine, "notice", text)
 
@@ -69,10 +73,20 @@ class History:
         for pause in pauses:
             text = _pause_text(pause)
             lines.append(Happening(time=pause.begin, machine="", kind="paused", text=text))
-        return sorted(lines, key=lambda line: line.time)
+        return _without_repeated(sorted(lines, key=lambda line: line.time))
 
     def _add(self, at: float, machine: str, kind: str, text: str) -> None:
         self._lines.append(Happening(time=at, machine=machine, kind=kind, text=text))
+
+
+def _without_repeated(lines: list[Happening]) -> list[Happening]:
+    """The lines without a backend that stays: a worker that joins later writes what the others have written."""
+    kept, newest = [], ""
+    for line in lines:
+        if line.kind != "backend" or line.text != newest:
+            kept.append(line)
+        newest = line.text if line.kind == "backend" else newest
+    return kept
 
 
 def _pause_text(pause: Pause) -> str:

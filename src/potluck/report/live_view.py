@@ -10,9 +10,11 @@ import msgspec
 
 from potluck.core.errors import EventLogError
 from potluck.events.lines import parse_lines
+from potluck.events.progress_lines import backend_text
 from potluck.events.state import RunState, apply
 from potluck.events.types import (
     AnyEvent,
+    BackendChosen,
     CheckpointSaved,
     MachineUsed,
     MetricsLogged,
@@ -114,7 +116,12 @@ class LiveView:
         self.state = apply(self.state, record)
         return record, self.state
 
-    def _is_new(self, event: AnyEvent, file: str) -> bool:
+    def _is_new_backend(self, chosen: BackendChosen) -> bool:
+        """Whether no worker has written it before; a worker that joins later writes what the others have written."""
+        before = self.state.backend
+        return before is None or (chosen.step > before.step and backend_text(chosen) != backend_text(before))
+
+    def _is_new(self, event: AnyEvent, file: str) -> bool:  # noqa: PLR0911  one return an event type
         match event:
             case StepCommitted(step=step):
                 return step > self.state.step
@@ -126,6 +133,8 @@ class LiveView:
                 return self._usage_files.setdefault(_machine(file), file) == file
             case CheckpointSaved():
                 return True
+            case BackendChosen():
+                return self._is_new_backend(event)
             case RunEnded():
                 return False
         return self._first(key_of(event))

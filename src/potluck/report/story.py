@@ -7,6 +7,7 @@ from potluck.core.cards import together
 from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.core.words import counted
+from potluck.events.progress_lines import backend_text, held_back_text
 from potluck.report.account import Account
 from potluck.report.account_words import figures
 from potluck.report.history import Happening
@@ -115,6 +116,9 @@ def _what(view: RunView) -> dict[str, str]:
     if state.mixed_precision != "no":
         words["precision"] = state.mixed_precision
     words["on"] = ", ".join(_on(view, machine) for machine in view.machines)
+    if state.backend is not None:
+        words["gradients"] = backend_text(state.backend)
+        words["NCCL"] = held_back_text(state.backend) if state.backend.held_back_by else ""
     return {key.replace("_", " "): text for key, text in words.items() if text}
 
 

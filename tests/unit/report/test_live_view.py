@@ -3,6 +3,7 @@
 import msgspec
 
 from potluck.events.types import (
+    BackendChosen,
     EpochEnded,
     Evaluated,
     GroupChanged,
@@ -123,3 +124,19 @@ def test_a_worker_that_starts_again_in_the_middle_does_not_turn_the_run_back():
     assert told(view, ("events/rosa-0.jsonl", lines(BEGAN, step(1), step(2)))) == [BEGAN, step(1), step(2)]
     assert told(view, ("events/lily-1.jsonl", resumed_from(1, step(2), start=50.0))) == []
     assert view.state.step == 2
+
+
+def test_a_backend_is_told_when_it_changes_and_not_by_each_worker():
+    view = LiveView()
+    gloo = BackendChosen(step=1, backend="gloo", reason="fern trains on its CPU", through_host=True)
+    nccl = BackendChosen(
+        step=9, backend="nccl", reason="every worker has a CUDA device", variables={"NCCL_DEBUG": "INFO"}
+    )
+    assert told(view, ("events/rosa-0.jsonl", lines(gloo)), ("events/lily-1.jsonl", lines(gloo, start=0.5))) == [gloo]
+    newcomer = msgspec.structs.replace(gloo, step=5)
+    assert told(view, ("events/moss-2.jsonl", lines(newcomer))) == []
+    assert told(view, ("events/rosa-0.jsonl", lines(nccl, start=9))) == [nccl]
+    assert told(view, ("events/lily-1.jsonl", lines(gloo, nccl, start=20))) == []
+    assert view.state.backend == nccl
+    again = msgspec.structs.replace(gloo, step=20)
+    assert told(view, ("events/rosa-0.jsonl", lines(again, start=30))) == [again]

@@ -14,6 +14,7 @@ from potluck.engine.group.gloo import GlooOnDevice
 from potluck.engine.group.gradients import GradientExchange
 from potluck.engine.group.listening import open_gloo
 from potluck.engine.group.membership import Membership
+from potluck.engine.group.nccl import NcclGroups
 from potluck.engine.group.notices import GroupNotices
 from potluck.engine.group.place import Place, States
 from potluck.engine.group.several_gradients import SeveralExchange
@@ -45,8 +46,13 @@ class Connection:
         self.notices = GroupNotices(place, say, tell)
         self.timeout = StepTimeout()
         device, gloo_line, self.gradient_address = open_gloo(place.listening)
+        self.nccl = NcclGroups(place.machine, place.lan_address, place.nccl_log)
         self.process_group = RosteredGroup(
-            timedelta(seconds=_FORM_S), place.backend, place.secret, lambda timeout: GlooOnDevice(timeout, device)
+            timedelta(seconds=_FORM_S),
+            place.backend,
+            place.secret,
+            lambda timeout: GlooOnDevice(timeout, device),
+            self.nccl,
         )
         self.enlist()
         self.waits = LongWaits(self._tell_wait)

@@ -18,13 +18,14 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeAlias
 
-from torchft.process_group import ProcessGroupNCCL, ProcessGroupWrapper, create_store_client
+from torchft.process_group import ProcessGroupWrapper, create_store_client
 
 from potluck.core.errors import GroupError
 from potluck.engine.balance.worker_cost import WorkerCost
-from potluck.engine.group.backend import choose_backend
+from potluck.engine.group.nccl import NcclGroups
 from potluck.engine.group.roster import Member, Roster, read_signed, sign
 from potluck.engine.group.session import GroupSession
+from potluck.planning.backend_choice import choose_backend
 
 Gloo: TypeAlias = Callable[[timedelta], Any]
 """Makes torchft's reconfigurable Gloo group, on the address that this worker listens on."""
@@ -62,11 +63,12 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     times without a pause and then fails. An entry counts only with a proof that its writer knows the run's secret.
     """
 
-    def __init__(self, timeout: timedelta, backend: str, secret: bytes, gloo: Gloo) -> None:
+    def __init__(self, timeout: timedelta, backend: str, secret: bytes, gloo: Gloo, nccl: NcclGroups) -> None:
         super().__init__(timeout=timeout)
         self._wanted = backend
         self._secret = secret
         self._gloo = gloo
+        self._nccl = nccl
         self._made: dict[str, Any] = {}
         self.introduction: SelfDescription | None = None
         self.new_lighthouse_since = float("-inf")
@@ -91,17 +93,18 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         self.announced = members
         try:
             check_same_model(members, members[rank])
-            self.backend = choose_backend(self._wanted, [member.nccl for member in members])
+            choice = choose_backend(self._wanted, [member.backend_facts for member in members])
+            self.backend = choice.backend
         except GroupError as refusal:
             self.refusal = refusal
             raise
         if self.backend not in self._made:
             self._made[self.backend] = (
-                ProcessGroupNCCL(timeout=self._timeout) if self.backend == "nccl" else self._gloo(self._timeout)
+                self._nccl.make(self._timeout, members) if self.backend == "nccl" else self._gloo(self._timeout)
             )
         self._pg = self._made[self.backend]
         super().configure(store_addr, replica_id, rank, world_size, quorum_id, *more)
-        self.session = GroupSession(roster=Roster(members, rank), quorum_id=quorum_id or 0)
+        self.session = GroupSession(roster=Roster(members, rank), quorum_id=quorum_id or 0, choice=choice)
 
     def _meet(self, store_addr: str, rank: int, world_size: int, me: Member) -> tuple[Member, ...]:
         """Write this worker's entry into the quorum's store, and wait for every member's."""

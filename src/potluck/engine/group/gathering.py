@@ -3,9 +3,9 @@
 import time
 
 from potluck.core.errors import GroupError
-from potluck.engine.group.backend import own_nccl
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.forming import SelfDescription
+from potluck.engine.group.nccl import own_card, own_nccl
 from potluck.engine.group.roster import Member, Roster
 from potluck.engine.group.session import GroupSession
 from potluck.measuring.sources import exchange_of
@@ -129,6 +129,9 @@ def _describe(connection: Connection, *, has_trained: bool) -> Member:
         state_address=membership.state_address,
         model=connection.model.fingerprint,
         nccl=own_nccl(place.device),
+        device=str(place.device),
+        card=own_card(place.device),
+        lan_address=place.lan_address,
         introduction=connection.balance.introduction(place.share),
         weights="" if has_trained else connection.model.weights,
         gradient_address=connection.gradient_address,

@@ -1,5 +1,6 @@
 """Gives a launched process its Place in a group."""
 
+import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,16 +57,20 @@ class Launched:
         if lighthouse is None:
             with _reaching(self._launch):
                 lighthouse, secret = self._meet_under_torchrun()
+        listening = where_to_listen(self._launch, lighthouse)
         return Place(
             name=f"{self._machine}-{self._launch.worker}",
             machine=self._machine,
             lighthouse=lighthouse,
             secret=secret.encode(),
-            listening=where_to_listen(self._launch, lighthouse),
+            listening=listening,
             share=self._launch.share,
             expected=self._launch.expected,
             backend=self._backend,
             device=self._device,
+            lan_address=self._launch.lan_address or ("" if listening.is_private else listening.gradient_address),
+            # A name for each process: NCCL truncates the file, and files that are being sent must not be truncated.
+            nccl_log=log_file.absolute().with_suffix(f".nccl-{os.getpid()}.log"),
         )
 
     def _meet_under_torchrun(self) -> tuple[str, str]:

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Sequence
 
 from potluck.engine.group.direct_probe import find_unreachable
+from potluck.engine.group.nccl import NcclGroups
 from potluck.engine.group.place import Place
 from potluck.engine.group.roster import Member
-from potluck.events.types import AnyEvent, Waiting
+from potluck.events.progress_lines import variables_text
+from potluck.events.types import AnyEvent, BackendChosen, Waiting
+from potluck.planning.backend_choice import BackendChoice
 
 
 class GroupNotices:
@@ -16,6 +19,7 @@ class GroupNotices:
         self._place = place
         self.tell = tell
         self._has_told_stranger = self._has_told_the_open = False
+        self._choice: BackendChoice | None = None
 
     def stranger(self, who: str) -> None:
         """Say, once, that `who` does not know the run's secret: no group forms until that process is gone."""
@@ -25,6 +29,25 @@ class GroupNotices:
                 f"{who} does not know this run's secret, and nothing is exchanged with it; training goes on when "
                 f"it is gone: see who dials the lighthouse at {self._place.lighthouse}"
             )
+
+    def backend(self, choice: BackendChoice, step: int, nccl: NcclGroups) -> None:
+        """Write a BackendChosen event if the choice is another than before; with NCCL, name its variables in force."""
+        if choice == self._choice:
+            return
+        self._choice = choice
+        is_nccl = choice.backend == "nccl"
+        chosen = BackendChosen(
+            step=step,
+            backend=choice.backend,
+            reason=choice.reason,
+            through_host=choice.through_host,
+            held_back_by=list(choice.held_back_by),
+            variables=nccl.in_force() if is_nccl else {},
+            defaults=sorted(nccl.defaults or {}) if is_nccl else [],
+        )
+        self.tell(chosen)
+        if text := variables_text(chosen):
+            self.say(f"NCCL on {self._place.machine}: {text}")
 
     def in_the_open(self, backend: str) -> None:
         """Say, once, that gradients are not encrypted: NCCL cannot use gates."""

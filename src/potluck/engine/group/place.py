@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,6 +24,10 @@ class Place:
     """How many workers to wait for before the very first step."""
     backend: str = "auto"
     device: torch.device
+    lan_address: str = ""
+    """Where other machines reach this machine past its gate; empty if it is not known."""
+    nccl_log: Path = Path("nccl.log")
+    """Where NCCL's messages go if NCCL_DEBUG asks for many."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,6 +176,8 @@ class ReplicatedGroup:
         connection.timeout.committed(now - attempt.began_at)
         connection.waits.committed()
         if not session.has_committed:
+            if session.choice is not None and len(roster.members) > 1:
+                connection.notices.backend(session.choice, step + 1, connection.nccl)
             connection.notices.in_the_open(connection.process_group.backend)
             connection.timeout.grown()
             connection.membership.forget_quorum()

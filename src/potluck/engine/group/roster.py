@@ -8,6 +8,7 @@ import msgspec
 
 from potluck.core.proofs import prove
 from potluck.events.types import GroupChanged
+from potluck.planning.backend_choice import BackendFacts
 from potluck.planning.replanning.setting import WorkerIntroduction
 
 
@@ -28,8 +29,17 @@ class Member:
     """A digest of the parameters' values; empty once this worker has trained with others."""
     awaited: tuple[str, ...] = ()
     """The workers that it trained with before a restart of the lighthouse; empty 2 s after it has found the new one."""
+    device: str = "cpu"
+    card: str = ""
+    """Identity of the CUDA device: two workers that share one cannot use NCCL."""
+    lan_address: str = ""
+    """Where other machines reach this worker's machine past its gate; empty if it is not known."""
     gradient_address: str = ""
     """Where peers dial this worker for gradients, if gradients do not go through gates."""
+
+    @property
+    def backend_facts(self) -> BackendFacts:
+        return BackendFacts(machine=self.machine, device=self.device, nccl=self.nccl, card=self.card)
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from potluck.engine.group.roster import Roster
 from potluck.engine.order.position import Slice
+from potluck.planning.backend_choice import BackendChoice
 from potluck.planning.split import slice_of, split_by_shares
 
 
@@ -14,6 +15,8 @@ class GroupSession:
 
     roster: Roster
     quorum_id: int
+    choice: BackendChoice | None = None
+    """How the group exchanges gradients; None in a group that exchanges none."""
     has_committed: bool = False
     """Whether this group has committed a step. Until then, members that were behind are being healed."""
 

@@ -29,6 +29,9 @@ def worker_environments(
         "POTLUCK_NAME": membership.machine,
         "POTLUCK_RESUME": "1",
     }
+    own = next(one.addresses for one in gates.members if one.machine == membership.machine)
+    if own:
+        shared["POTLUCK_LAN_ADDRESS"] = own[0]
     if place.threads is not None:
         shared["POTLUCK_THREADS"] = str(place.threads)
     if assignment.is_direct:

@@ -5,8 +5,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from potluck.core.disk import full_disk_line
+from potluck.events.types import BackendChosen
 from potluck.meeting.host.runs import RunRecord
 from potluck.meeting.host.troubles import Troubles
+from potluck.meeting.transfer.backend_finder import BackendFinder
 from potluck.meeting.transfer.run_tail import Pace, read_length, read_pace
 
 
@@ -16,6 +18,8 @@ class RunReading:
 
     pace: Pace
     last_step: int = 0
+    backend: BackendChosen | None = None
+    """How gradients are exchanged, and why; None before the first step with other workers."""
     full_disk: str | None = None
     """A line about the folder's disk if it is full."""
 
@@ -59,6 +63,7 @@ class RunReadings:
         self._host = host
         self._troubles = troubles
         self.found: dict[str, RunReading] = {}
+        self._backends: dict[str, BackendFinder] = {}
 
     def read(self, records: Iterable[RunRecord]) -> None:
         for record in records:
@@ -66,7 +71,8 @@ class RunReadings:
                 reading = read_run(record, self._host)
                 # Use is written every few seconds: where steps are short, it is not always among the last events.
                 use = {**self.of(record.name).pace.use, **reading.pace.use}
-                self.found[record.name] = replace(reading, pace=replace(reading.pace, use=use))
+                backend = self._backends.setdefault(record.name, BackendFinder(record.folder)).look()
+                self.found[record.name] = replace(reading, pace=replace(reading.pace, use=use), backend=backend)
 
     def of(self, run: str) -> RunReading:
         return self.found.get(run, NOTHING_READ)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from potluck.core.cards import labels
+from potluck.events.progress_lines import backend_lines
 from potluck.meeting.host.pairs import pair_links, troubled_links
 from potluck.meeting.host.readings import RunReading, RunReadings
 from potluck.meeting.host.roster import MachineRoster
@@ -65,6 +66,8 @@ def show_run(record: RunRecord, reading: RunReading, absent: frozenset[str]) -> 
         "samples_per_s": round(pace.samples_per_s, 1),
         "own_samples_per_s": {name: round(value, 1) for name, value in (pace.own_samples_per_s or {}).items()},
         "is_direct": record.is_direct,
+        "backend": "" if reading.backend is None else reading.backend.backend,
+        "gradients": [] if reading.backend is None else backend_lines(reading.backend),
         "workers": {
             machine: [worker.model_dump() for worker in workers] for machine, workers in record.workers.items()
         },

@@ -1,0 +1,86 @@
+"""torchft's reconfigurable NCCL group, with the variables of NCCL that a user would otherwise set on every machine."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torchft.process_group import ProcessGroupNCCL
+
+from potluck.core.environment import add_variables, read_nccl_variables
+from potluck.core.nccl_variables import nccl_defaults
+from potluck.engine.group.roster import Member
+from potluck.machine.facts import LOOPBACK
+from potluck.machine.interfaces import interface_towards, read_interfaces, read_routes
+from potluck.machine.nccl_settings import infiniband_devices, read_nccl_files
+
+
+def own_nccl(device: torch.device) -> str:
+    """The version of NCCL that a worker on this device could use; empty if it cannot use NCCL."""
+    if device.type != "cuda" or not dist.is_nccl_available():
+        return ""
+    version = ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
+    return f"{version} (RCCL)" if torch.version.hip else version  # NVIDIA's and AMD's libraries cannot meet
+
+
+def own_card(device: torch.device) -> str:
+    """The identity of a CUDA device, the same in all processes that use it; empty for other devices."""
+    if device.type != "cuda":
+        return ""
+    return str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
+
+
+@dataclass(slots=True)
+class NcclGroups:
+    """Makes NCCL groups. NCCL reads its variables when the first one forms, so they are completed just before."""
+
+    machine: str
+    lan_address: str
+    debug_file: Path
+    """Where NCCL's messages go if NCCL_DEBUG asks for many."""
+    defaults: dict[str, str] | None = field(default=None)
+    """The variables that Potluck has set; None before the first group."""
+
+    def make(self, timeout: timedelta, members: Sequence[Member]) -> Any:
+        """A process group that torchft configures for these members."""
+        self.prepare(members)
+        return ProcessGroupNCCL(timeout=timeout)
+
+    def prepare(self, members: Sequence[Member]) -> None:
+        """Set the variables of NCCL that the user has not set."""
+        if self.defaults is None:
+            given = read_nccl_variables()
+            files = read_nccl_files(named=given.get("NCCL_CONF_FILE", ""))
+            others = [one.lan_address for one in members if one.machine != self.machine]
+            self.defaults = nccl_defaults(
+                {**files, **given},
+                interface=interface_to_all(others) if others else interface_with(self.lan_address),
+                has_infiniband=bool(infiniband_devices()),
+                debug_file=self.debug_file,
+            )
+            add_variables(self.defaults)
+
+    def in_force(self) -> dict[str, str]:
+        """NCCL's variables in this process."""
+        return read_nccl_variables()
+
+
+def interface_with(address: str) -> str:
+    """The interface that has this address; empty if there is none, or only the loopback interface."""
+    owners = (one for one in read_interfaces() if one.kind != LOOPBACK)
+    return next((one.name for one in owners if address in [own.partition("/")[0] for own in one.addresses]), "")
+
+
+def interface_to_all(addresses: Iterable[str]) -> str:
+    """The interface on the routes to all these addresses; empty if there are several, or an address is not known."""
+    interfaces, routes = read_interfaces(), read_routes()
+    names = set()
+    for address in addresses:
+        found = interface_towards(address, interfaces, routes) if address else None
+        if found is None or found.kind == LOOPBACK:
+            return ""
+        names.add(found.name)
+    return names.pop() if len(names) == 1 else ""
