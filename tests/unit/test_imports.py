@@ -8,7 +8,7 @@ from pathlib import Path
 import potluck
 
 BLOCK_TORCH = "import sys; sys.modules['torch'] = None; sys.modules['torchft'] = None; "
-NO_TORCH_MODULES = ["core", "events", "planning", "report", "machine", "doctor"]
+NO_TORCH_MODULES = ["core", "events", "planning", "report", "machine", "doctor", "selftest"]
 
 
 def python(code):

@@ -19,6 +19,7 @@ from potluck.cli.profile import profile
 from potluck.cli.report import report
 from potluck.cli.run import run
 from potluck.cli.runs import runs
+from potluck.cli.selftest import selftest
 from potluck.cli.service import service
 from potluck.cli.status import status
 from potluck.cli.stop import stop
@@ -38,7 +39,7 @@ app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)  # options after the script belong to the script
 for command in (
     *(host, join, status, attach, logs, stop, leave, runs, report, compare),
-    *(service, dashboard, doctor, explain, profile, plan),
+    *(service, dashboard, doctor, selftest, explain, profile, plan),
 ):
     app.command()(command)
 

@@ -150,6 +150,16 @@ def with_variables(more: Mapping[str, str]) -> dict[str, str]:
     return {**os.environ, **more}
 
 
+_WORKER_VARIABLES = re.compile(r"^POTLUCK_|^(MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE)$")
+
+
+def become_worker(variables: Mapping[str, str]) -> None:
+    """Make this process the worker that these variables describe; what described it before is removed."""
+    for name in [name for name in os.environ if _WORKER_VARIABLES.match(name)]:
+        del os.environ[name]
+    os.environ.update(variables)
+
+
 def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     """This process's environment variables for another process that acts for the machine of that name."""
     return with_variables({"POTLUCK_NAME": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})

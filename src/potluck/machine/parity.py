@@ -5,6 +5,7 @@ Another process computes the reading, because importing torch takes seconds and 
 
 import math
 import sys
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,6 +17,8 @@ FLOAT32_LIMIT = 1e-5
 """float32 keeps 6e-8 of a number; the sums of one small step lose about ten times that."""
 FLOAT64_LIMIT = 1e-10
 """The same limit as for any split of a batch over machines, see docs/training-script.md."""
+MIXED_LIMIT = 0.02
+"""bf16 keeps 4e-3 of a number: a gradient that several workers round and sum differs by that, step after step."""
 _COMPUTE = [sys.executable, "-m", "potluck.probes.parity"]
 
 
@@ -96,7 +99,12 @@ def _far_apart(what: str, own: tuple[float, ...], other: tuple[float, ...], limi
     """Empty if the largest difference is at most `limit` of the largest number."""
     if len(own) != len(other) or not own:
         return f"{what}: {len(other)} numbers, not {len(own)}"
+    largest = largest_difference(own, other)
+    return "" if largest <= limit else f"{what}: differs by {largest:.1e}, at most {limit:.0e} is allowed"
+
+
+def largest_difference(own: Sequence[float], other: Sequence[float]) -> float:
+    """The largest difference between two numbers in the same place, as a fraction of the largest of `own`."""
     scale = max(map(abs, own)) or 1.0
     apart = [abs(mine - theirs) / scale for mine, theirs in zip(own, other, strict=True)]
-    largest = next(filter(math.isnan, apart), max(apart))  # max alone would pass over NaN
-    return "" if largest <= limit else f"{what}: differs by {largest:.1e}, at most {limit:.0e} is allowed"
+    return next(filter(math.isnan, apart), max(apart))  # max alone would pass over NaN

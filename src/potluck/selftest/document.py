@@ -1,0 +1,82 @@
+"""The self-test's result as one JSON document to attach to an issue: versions, devices, figures, and no secrets."""
+
+import platform
+import time
+from importlib import metadata
+from pathlib import Path
+
+import msgspec
+
+from potluck.core.atomic import write_text
+from potluck.core.version import __version__
+from potluck.machine.facts import Gpu, Processor, System
+from potluck.machine.gpus import read_gpus
+from potluck.machine.hardware import read_memory_bytes, read_processor
+from potluck.machine.snapshot import read_system
+from potluck.selftest.orders import Described
+from potluck.selftest.rows import Row
+
+FILE_NAME = "potluck-selftest.json"
+
+
+class TestedMachine(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of one machine that was tested; no addresses, no users, no variables."""
+
+    machine: str
+    versions: dict[str, str]
+    system: System
+    processor: Processor
+    memory_bytes: int
+    devices: tuple[str, ...]
+    backends: tuple[str, ...]
+    gpus: tuple[Gpu, ...] = ()
+
+
+class Document(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of the JSON file."""
+
+    verdict: str
+    is_well: bool
+    is_quick: bool
+    tested_at: str
+    seconds: float
+    machines: tuple[TestedMachine, ...]
+    rows: tuple[Row, ...]
+
+
+def describe_machine(machine: str, seen: Described) -> TestedMachine:
+    """This machine, as far as it matters for a failed check."""
+    torchft = {}
+    try:
+        torchft["torchft"] = metadata.version("torchft")
+    except metadata.PackageNotFoundError:
+        torchft["torchft"] = ""
+    return TestedMachine(
+        machine=machine,
+        versions={"potluck": __version__, "python": platform.python_version(), **seen.versions, **torchft},
+        system=read_system(),
+        processor=read_processor(),
+        memory_bytes=read_memory_bytes(),
+        devices=("cpu", *seen.devices),
+        backends=seen.backends,
+        gpus=read_gpus()[0],
+    )
+
+
+def write_document(document: Document, folder: Path) -> Path:
+    """Write the file into the folder, in place of one of an earlier test."""
+    path = folder / FILE_NAME
+    write_text(path, encode(document) + "\n")
+    return path
+
+
+def encode(document: Document) -> str:
+    """The document as indented JSON, with ~ for the user's home folder."""
+    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    home = str(Path.home())
+    return text if home == "/" else text.replace(home, "~")
+
+
+def now() -> str:
+    """The time in UTC, to the second."""
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
