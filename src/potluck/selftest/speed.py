@@ -3,7 +3,7 @@
 import statistics
 
 from potluck.selftest.crews import Crew
-from potluck.selftest.orders import BatchChosen, ChooseBatch, Failed, Sweep, Swept, StepsTimed, TimeSteps, Unavailable
+from potluck.selftest.orders import BatchChosen, ChooseBatch, Failed, StepsTimed, Sweep, Swept, TimeSteps, Unavailable
 from potluck.selftest.rows import Row
 from potluck.selftest.training import CheckFailedError, SmallRuns, free_port
 

@@ -8,7 +8,7 @@ import msgspec
 import torch
 
 from potluck.core.errors import PotluckError
-from potluck.engine.group.backend import own_nccl
+from potluck.engine.group.nccl import own_nccl
 from potluck.probes.selftest.exchange import sweep
 from potluck.probes.selftest.timing import choose_batch, time_steps
 from potluck.probes.selftest.training import train
