@@ -2,14 +2,31 @@
 
 import fcntl
 import hashlib
+import os
 import shutil
 import subprocess
 from pathlib import Path
 
 _HERE = Path(__file__).parent
+_ROOT = _HERE.parents[1]
 _KEPT = Path("/var/tmp/potluck-standin")
 _METADATA = "Metadata-Version: 2.1\nName: standin\nVersion: 0\n"
 _ENTRY_POINTS = "[torch.backends]\nstandin = standin_device:register\n"
+
+
+def has_compiler() -> bool:
+    """Whether the device can be built here."""
+    return shutil.which("g++") is not None
+
+
+def standin_environment() -> dict[str, str]:
+    """The variables with which a Python process sees two stand-in accelerators, standin:0 and standin:1.
+
+    The first call on a computer compiles. More variables change the devices: STANDIN_COPY_BYTES_PER_S (copies between
+    host and device), STANDIN_SECOND_SLOWNESS (a factor for standin:1), STANDIN_MEMORY_BYTES (of each device, for a
+    process), STANDIN_WITHOUT_FLOAT64=1.
+    """
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(build()), str(_ROOT)]), "OMP_NUM_THREADS": "1"}
 
 
 def build() -> Path:
@@ -17,7 +34,7 @@ def build() -> Path:
     torch = _torch_folder()
     source, module = _HERE / "standin.cpp", _HERE / "standin_device.py"
     version = (torch / "version.py").read_bytes()
-    key = hashlib.sha256(source.read_bytes() + version).hexdigest()[:16]
+    key = hashlib.sha256(source.read_bytes() + module.read_bytes() + version).hexdigest()[:16]
     folder = _KEPT / key
     _KEPT.mkdir(exist_ok=True)
     with (_KEPT / "lock").open("w") as lock:
@@ -29,8 +46,8 @@ def build() -> Path:
             (fresh / "standin-0.dist-info/METADATA").write_text(_METADATA)
             (fresh / "standin-0.dist-info/entry_points.txt").write_text(_ENTRY_POINTS)
             _compile(source, fresh / "standin.so", torch)
+            shutil.copy(module, fresh)
             fresh.rename(folder)
-        shutil.copy(module, folder)
     return folder
 
 

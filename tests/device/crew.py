@@ -10,12 +10,6 @@ from potluck.events.types import StepCommitted
 from tests.multiprocess.crew import environment, lighthouses, result
 
 WORK = "import sys; from tests.multiprocess.worker import work; work(sys.argv[1])"
-FORGETS_TO_WAIT = f"""
-from types import SimpleNamespace
-from potluck.engine.group.staging import HostStaging
-exchange, no_event = HostStaging._exchange, SimpleNamespace(synchronize=lambda: None)
-HostStaging._exchange = lambda self, tensor, host, copied, done: exchange(self, tensor, host, no_event, done)
-{WORK}"""
 
 
 class DeviceWorker:
@@ -84,3 +78,19 @@ def train(folder, variables, devices, case, *, code=WORK, during=lambda workers,
             for worker in workers:
                 worker.kill()
     return [result(folder, f"worker{number}", "one") for number in range(len(devices))]
+
+
+def difference(first, second):
+    """The largest difference of two results' parameters; the bias of attention's keys is left out.
+
+    That bias adds the same number to all of a softmax's inputs, so its true gradient is zero. The computed gradient is
+    rounding, which AdamW divides by its own size: two runs on the CPU with micro-batches of 5 and of 16 samples differ
+    by 5e-10 in this bias after 420 steps, and by 3e-13 in everything else.
+    """
+    return max(_without_keys(name, first["state"][name] - second["state"][name]) for name in first["state"])
+
+
+def _without_keys(name, difference):
+    if name.endswith("in_proj_bias"):  # of queries, keys and values
+        difference = difference.view(3, -1)[[0, 2]]
+    return difference.abs().max().item()

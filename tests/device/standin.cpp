@@ -2,7 +2,8 @@
 //
 // What is like an accelerator: tensors of another device type, two devices with a memory limit each, streams and
 // events, pinned memory, copies that run later on a stream (so that a program that does not wait reads stale data),
-// autocast, a slower second device. What is not: an operator runs at once, in the calling thread, by the CPU's kernel.
+// autocast, a slower second device, operators that refuse tensors of two devices, on request a device without float64
+// (Intel's Arc cards have none). What is not: an operator runs at once, in the calling thread, by the CPU's kernel.
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
@@ -12,6 +13,7 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 #include <ATen/ATen.h>
@@ -46,6 +48,7 @@ void sleep_s(double seconds) {
 
 // What tests set, by the environment or by the functions at the end of this file.
 struct Settings {
+  bool has_float64 = variable("STANDIN_WITHOUT_FLOAT64", 0) == 0;
   double copy_bytes_per_s = variable("STANDIN_COPY_BYTES_PER_S", 2e9);
   double slowness[kDevices] = {1.0, variable("STANDIN_SECOND_SLOWNESS", 1.0)};
   size_t memory_bytes[kDevices] = {
@@ -217,6 +220,7 @@ C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 struct Memory {
   std::mutex mutex;
   size_t used[kDevices] = {0, 0};
+  size_t most_used[kDevices] = {0, 0};
   std::map<void*, std::pair<DeviceIndex, size_t>> blocks;
   std::map<const char*, size_t> pinned;
 };
@@ -225,7 +229,7 @@ Memory& memory() {
   return *all;
 }
 
-struct DeviceMemory final : c10::Allocator {
+struct DeviceMemory final : c10::DeviceAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     auto index = current_device;
     void* data = nullptr;
@@ -237,6 +241,7 @@ struct DeviceMemory final : c10::Allocator {
           " is out of memory: ", bytes, " bytes asked for, ", memory().used[index], " of ", room, " used");
       TORCH_CHECK(posix_memalign(&data, 64, bytes) == 0, "the computer itself has no memory left");
       memory().used[index] += bytes;
+      memory().most_used[index] = std::max(memory().most_used[index], memory().used[index]);
       memory().blocks[data] = {index, bytes};
     }
     return {data, data, &free_block, Device(kType, index)};
@@ -251,6 +256,29 @@ struct DeviceMemory final : c10::Allocator {
   }
   c10::DeleterFnPtr raw_deleter() const override { return &free_block; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+
+  // For torch.accelerator.memory_allocated and its like; nothing is cached.
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t) override {}
+  void recordStream(const c10::DataPtr&, c10::Stream) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(DeviceIndex index) override {
+    std::lock_guard lock(memory().mutex);
+    c10::CachingDeviceAllocator::DeviceStats all;
+    for (auto* stat : {&all.allocated_bytes[0], &all.reserved_bytes[0], &all.active_bytes[0]}) {
+      stat->current = static_cast<int64_t>(memory().used[index]);
+      stat->peak = static_cast<int64_t>(memory().most_used[index]);
+    }
+    return all;
+  }
+  void resetAccumulatedStats(DeviceIndex) override {}
+  void resetPeakStats(DeviceIndex index) override {
+    std::lock_guard lock(memory().mutex);
+    memory().most_used[index] = memory().used[index];
+  }
+  std::pair<size_t, size_t> getMemoryInfo(DeviceIndex index) override {
+    std::lock_guard lock(memory().mutex);
+    return {settings().memory_bytes[index] - memory().used[index], settings().memory_bytes[index]};
+  }
 };
 DeviceMemory device_memory;
 REGISTER_ALLOCATOR(kType, &device_memory)
@@ -329,9 +357,14 @@ at::Tensor as_cpu(const at::Tensor& tensor) {
       tensor.data_ptr(), tensor.sizes(), tensor.strides(), tensor.options().device(at::kCPU).requires_grad(false));
 }
 
+void check_type(at::ScalarType type) {
+  TORCH_CHECK_TYPE(settings().has_float64 || type != at::kDouble, "the stand-in device has no float64");
+}
+
 at::Tensor empty(
     c10::IntArrayRef size, std::optional<at::ScalarType> type, std::optional<at::Layout>, std::optional<Device> device,
     std::optional<bool>, std::optional<at::MemoryFormat> format) {
+  check_type(c10::dtype_or_default(type));
   c10::DeviceGuard on(device.value_or(Device(kType, current_device)));
   constexpr c10::DispatchKeySet key(c10::DispatchKey::PrivateUse1);
   return at::detail::empty_generic(size, &device_memory, key, c10::dtype_or_default(type), format);
@@ -339,6 +372,7 @@ at::Tensor empty(
 at::Tensor empty_strided(
     c10::IntArrayRef size, c10::IntArrayRef stride, std::optional<at::ScalarType> type, std::optional<at::Layout>,
     std::optional<Device> device, std::optional<bool>) {
+  check_type(c10::dtype_or_default(type));
   c10::DeviceGuard on(device.value_or(Device(kType, current_device)));
   constexpr c10::DispatchKeySet key(c10::DispatchKey::PrivateUse1);
   return at::detail::empty_strided_generic(size, stride, &device_memory, key, c10::dtype_or_default(type));
@@ -355,6 +389,7 @@ void copy_now(const at::Tensor& from, const at::Tensor& to) {
 }
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
   auto& device = from.is_cpu() ? to : from;
+  if (!from.is_cpu()) check_type(to.scalar_type());  // a device changes the type before it copies
   auto& queue = queue_of(stream_of(device.device().index()));
   auto& other = from.is_cpu() ? from : to;
   const bool is_async = non_blocking && other.is_cpu() && is_pinned(other.data_ptr());
@@ -402,10 +437,19 @@ class Operator {
   Clock::time_point began_;
 };
 
+// A device reads no other device's memory; a tensor without dimensions is a number, which may come from the CPU.
+void check_device(const at::Tensor& tensor, const Device& device) {
+  TORCH_CHECK(
+      !tensor.defined() || tensor.dim() == 0 || tensor.device() == device,
+      "Expected all tensors to be on the same device, but found at least two devices, ", device, " and ",
+      tensor.device(), "!");
+}
+
 at::Tensor convolution(
     const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias, c10::IntArrayRef stride,
     c10::IntArrayRef padding, c10::IntArrayRef dilation, bool transposed, c10::IntArrayRef output_padding,
     int64_t groups) {
+  check_device(weight, input.device());
   Operator now(input.device().index());
   std::optional<at::Tensor> own_bias;
   if (bias && bias->defined()) own_bias = as_cpu(*bias);
@@ -430,6 +474,18 @@ int64_t attention_by_plain_operators(
     const at::Tensor&, const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, double, bool,
     std::optional<double>, bool) {
   return 0;  // SDPBackend::math
+}
+
+void check_devices(const c10::OperatorHandle& op, const std::vector<c10::IValue>& given, const Device& device) {
+  // These read or compare tensors of any device, on a GPU too. An index may be on the CPU; it is in a list of optionals.
+  static const std::set<std::string> any_device{
+      "aten::_foreach_copy_", "aten::_pack_padded_sequence", "aten::_has_compatible_shallow_copy_type"};
+  if (any_device.count(op.schema().name())) return;
+  for (const auto& value : given) {
+    if (value.isTensor()) check_device(value.toTensor(), device);
+    if (value.isTensorList())
+      for (const at::Tensor& each : value.toTensorVector()) check_device(each, device);
+  }
 }
 
 // Every other operator runs on the CPU's view of its arguments, so that what it writes, declared or not (the running
@@ -479,6 +535,7 @@ void any_operator(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
       for (const at::Tensor& each : value.toTensorVector())
         if (each.is_privateuseone()) device = each.device();
   }
+  check_devices(op, given, device);
   Operator now(device.index());
   if (resizes) return at::native::cpu_fallback(op, stack);  // memory that is seen as another tensor's cannot grow
   for (size_t at = 0; at < given.size(); ++at) (*stack)[begin + at] = as_cpu_value(given[at]);

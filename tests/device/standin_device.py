@@ -73,6 +73,8 @@ class _Module:
     def set_device(device: int) -> None:
         torch.accelerator.set_device_index(device)
 
+    device = torch.accelerator.device_index
+
     @staticmethod
     def synchronize(device: object = None) -> None:
         torch.accelerator.synchronize(device)

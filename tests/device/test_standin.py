@@ -118,3 +118,41 @@ def seconds(device):
     return time.perf_counter() - began
 assert seconds("standin:1") > 2.5 * min(seconds("standin:0") for _ in range(2))
 """)
+
+
+def test_an_operator_refuses_tensors_of_two_devices(python):
+    python(f"""{SET_UP}
+on_device = torch.ones(3, device="standin:0")
+assert (on_device * torch.tensor(2.0)).sum().item() == 6  # a number may come from the CPU
+assert on_device[torch.tensor([0, 1])].tolist() == [1, 1]  # an index, too
+for other in (torch.ones(3), torch.ones(3, device="standin:1")):
+    try:
+        on_device + other
+    except RuntimeError as error:
+        assert "same device" in str(error)
+    else:
+        raise AssertionError("no error")
+""")
+
+
+def test_a_device_can_be_without_float64_and_tells_its_memory(python):
+    python(
+        """
+import torch
+ones = torch.ones(1000, device="standin:1")
+assert torch.accelerator.memory_allocated(1) == 4000
+assert torch.accelerator.get_memory_info(1) == (96_000, 100_000)
+for change in (lambda: ones.double(), lambda: ones.to("cpu", torch.float64), lambda: ones.sum(dtype=torch.float64)):
+    try:
+        change()
+    except TypeError as error:
+        assert "float64" in str(error)
+    else:
+        raise AssertionError("no error")
+assert ones.cpu().double().sum().item() == 1000
+del ones
+assert torch.accelerator.max_memory_allocated(1) == 4000
+""",
+        STANDIN_WITHOUT_FLOAT64="1",
+        STANDIN_MEMORY_BYTES="100000",
+    )

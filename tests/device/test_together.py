@@ -2,11 +2,10 @@
 
 import pytest
 
-from tests.device.crew import FORGETS_TO_WAIT, train
-from tests.multiprocess.crew import largest_difference
+from tests.device.crew import difference, train
 
-CASE = {"model": "transformer", "optimizer": "adamw", "epochs": 2, "options": {"micro_batch": 5}}
-SLOW_COPIES = {"STANDIN_COPY_BYTES_PER_S": "100000"}
+CASE = {"model": "transformer", "optimizer": "adamw", "epochs": 1, "options": {"micro_batch": 5}}
+SLOW_COPIES = {"STANDIN_COPY_BYTES_PER_S": "300000"}
 
 
 @pytest.fixture(scope="module")
@@ -19,35 +18,33 @@ def alone(tmp_path_factory, on_device):
 def test_any_devices_match_one_process_on_the_cpu(tmp_path, on_device, alone, devices):
     found = train(tmp_path, on_device | SLOW_COPIES, devices, CASE)
     assert all(each["step"] == alone["step"] for each in found)
-    assert all(largest_difference(alone, each) < 1e-10 for each in found)
+    assert all(difference(alone, each) < 1e-11 for each in found)
     assert found[0]["scores"] == pytest.approx(alone["scores"], abs=1e-12)
 
 
-def test_a_worker_that_forgets_to_wait_for_its_copies_computes_something_else(tmp_path, on_device, alone):
-    found = train(tmp_path, on_device | SLOW_COPIES, ("standin:0", "standin:1"), CASE, code=FORGETS_TO_WAIT)
-    assert largest_difference(alone, found[0]) > 1e-6
-
-
 def test_a_killed_worker_is_healed_from_the_cpu_and_back(tmp_path, on_device):
-    case = {**CASE, "epochs": 60, "pause_s": 0.05}
-    alone = train(tmp_path / "alone", on_device, ["cpu"], {**case, "pause_s": 0.0})[0]
+    case = {**CASE, "epochs": 20}
+    alone = train(tmp_path / "alone", on_device, ["cpu"], case)[0]
+    healed = tmp_path / "healed"
 
     def kill_one_after_the_other(workers, start):
-        for number, at in ((1, 5), (0, 30)):
-            workers[number].wait_for_step(at)
+        for number in (1, 0):
+            workers[number].wait_for_step(3)
             workers[number].kill()
             step = max(event.step for event in workers[1 - number].committed())
             workers[number] = start(number)
-            workers[number].wait_for_step(step + 3)
+            workers[number].wait_for_step(step + 2)
+        healed.touch()
 
-    found = train(tmp_path, on_device, ("cpu", "standin:1"), case, during=kill_one_after_the_other)
-    assert all(largest_difference(alone, each) < 1e-10 for each in found)
+    slow = {**case, "pause_s": 1.0, "no_pause": str(healed)}
+    found = train(tmp_path, on_device, ("cpu", "standin:1"), slow, during=kill_one_after_the_other)
+    assert all(difference(alone, each) < 1e-11 for each in found)
 
 
 @pytest.mark.parametrize("precision", ["bf16", "fp16"])
 def test_mixed_precision_is_the_same_on_all_workers(tmp_path, on_device, precision):
-    case = {"dtype": "float32", "epochs": 2, "options": {"mixed_precision": precision}}
+    case = {"dtype": "float32", "epochs": 1, "options": {"mixed_precision": precision}}
     alone = train(tmp_path / "alone", on_device, ["standin:0"], case)[0]
-    found = train(tmp_path, on_device | SLOW_COPIES, ("standin:0", "standin:1"), case)
-    assert largest_difference(found[0], found[1]) == 0
-    assert largest_difference(alone, found[0]) < 0.02
+    found = train(tmp_path, on_device | SLOW_COPIES, ("standin:0", "cpu"), case)
+    assert difference(found[0], found[1]) == 0
+    assert difference(alone, found[0]) < 0.02

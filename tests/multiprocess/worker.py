@@ -94,7 +94,8 @@ def train(scenario):
                 scheduler.step()
                 optimizer.zero_grad()
                 pauses = scenario.get("pauses", [])
-                time.sleep(pauses[run.step] if run.step < len(pauses) else scenario.get("pause_s", 0.0))
+                if not os.path.exists(scenario.get("no_pause", "")):  # noqa: PTH110
+                    time.sleep(pauses[run.step] if run.step < len(pauses) else scenario.get("pause_s", 0.0))
             scores.append(run.evaluate(make_data(37, dtype=dtype), measure)["loss"])
         state = {name: value.cpu().clone() for name, value in model.state_dict().items()}
         torch.save({"state": state, "scores": scores, "step": run.step}, scenario["result"])

@@ -1,0 +1,75 @@
+"""Gradients through pinned host memory: every wait is needed, and the copies run beside backward."""
+
+SUM_TWICE = """
+import ctypes
+import torch, standin_device
+from potluck.engine.group import staging
+
+def doubled(tensor):
+    done = torch.futures.Future()
+    done.set_result(tensor.mul_(2))
+    return done
+
+def sums(change):
+    standin_device.library().standin_set_copy_rate(ctypes.c_double(4e6))
+    own = staging.HostStaging(torch.device("standin:1"), doubled)
+    change(own)
+    found = []
+    for number in range(1, 4):
+        gradient = torch.zeros(50_000, device="standin:1")
+        # A device computes later, in the order of its stream: here slow copies stand for backward.
+        torch.zeros(200_000, device="standin:1").copy_(torch.ones(200_000).pin_memory(), non_blocking=True)
+        gradient.copy_(torch.full((50_000,), float(number)).pin_memory(), non_blocking=True)
+        own.sum(gradient).wait()
+        found.append(gradient.unique().tolist())
+    return found
+"""
+
+
+def test_staging_waits_for_backward_for_the_copy_and_for_the_way_back(python):
+    """Without any one of its three waits, staging computes something else."""
+    python(f"""{SUM_TWICE}
+RIGHT = [[2.0], [4.0], [6.0]]
+assert sums(lambda own: None) == RIGHT
+
+class NeverWaits:
+    def __init__(self, stream): self._stream = stream
+    def __enter__(self): return self._stream.__enter__()
+    def __exit__(self, *error): return self._stream.__exit__(*error)
+    def record_event(self): return self._stream.record_event()
+    def wait_event(self, event): pass
+
+def forget_backward(own): own._stream = NeverWaits(own._stream)
+assert sums(forget_backward) != RIGHT
+
+class NoEvent:
+    def synchronize(self): pass
+
+def forget_copy(own):
+    exchange = own._exchange
+    own._exchange = lambda tensor, host, copied, done: exchange(tensor, host, NoEvent(), done)
+assert sums(forget_copy) != RIGHT
+
+def forget_way_back(own):
+    def copy_back(tensor, host, done, summed):
+        with own._stream:
+            tensor.copy_(summed.value(), non_blocking=True)
+        done.set_result(tensor)
+    own._copy_back = copy_back
+assert sums(forget_way_back) != RIGHT
+""")
+
+
+def test_an_error_in_the_exchange_is_raised_where_the_sum_is_waited_for(python):
+    python(f"""{SUM_TWICE}
+def refused(tensor): raise ValueError("no exchange")
+def refused_later(tensor): return doubled(tensor).then(lambda done: refused(tensor))
+for failing in (refused, refused_later):
+    own = staging.HostStaging(torch.device("standin:0"), failing)
+    try:
+        own.sum(torch.ones(3, device="standin:0")).wait()
+    except (ValueError, RuntimeError) as error:
+        assert "no exchange" in str(error)
+    else:
+        raise AssertionError("no error")
+""")
