@@ -127,7 +127,9 @@ def _busy(use: dict[str, Any] | None) -> str:
     if use is None:
         return ""
     gpus = [f"gpu {100 * busy:.0f} %" for busy in use["gpus"] if busy is not None]
-    return ", ".join([*gpus, f"cpu {100 * use['cpu']:.0f} %"])
+    watts = [one for one in use.get("gpu_power_w", []) if one is not None]
+    power = [f"{sum(watts):.0f} W"] if watts else []
+    return ", ".join([*gpus, *power, f"cpu {100 * use['cpu']:.0f} %"])
 
 
 def runs_lines(status: dict[str, Any]) -> Text:

@@ -38,6 +38,9 @@ def show_story(console: Console, story: Story) -> None:
             f"{row.steps_away:,}" + (f", {row.steps_benched:,} of them benched" if row.steps_benched else ""),
         )
     print_table(console, machines, ("device",))
+    if story.cards:
+        _section(console, "cards")
+        _show_cards(console, story)
     if story.account is not None:
         _section(console, "where the time went")
         show_account(console, story.account, num_steps=story.num_steps)
@@ -57,6 +60,15 @@ def show_story(console: Console, story: Story) -> None:
         _section(console, "repeat it")
         for command in story.repeat:
             console.print(Text(f"  {command}"), soft_wrap=True)
+
+
+def _show_cards(console: Console, story: Story) -> None:
+    cards = plain_table("machine", "card", "busy", "memory at most", "power")
+    for row in story.cards:
+        cards.add_row(row.machine, row.card, row.busy_text, row.memory_text, row.power_text)
+    print_table(console, cards)
+    for line in story.findings:
+        console.print(Text(line, style="yellow"), soft_wrap=True)
 
 
 def _section(console: Console, title: str) -> None:

@@ -14,7 +14,10 @@ from potluck.dashboard.wrapped import wrapped_table
 from potluck.events.progress_lines import backend_lines
 from potluck.report import plots, rows
 from potluck.report.account_words import figures as account_figures
+from potluck.report.cards import card_rows, energy_of
+from potluck.report.idle_cards import idle_cards
 from potluck.report.pace import recent_samples_per_s
+from potluck.report.story import on_cards
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
 
@@ -53,6 +56,7 @@ def _body(runs_dir: Path, name: str) -> None:
             _happenings(view)
             return
         _charts(view)
+        _cards(view)
         _usage(view)
         _plans(view)
         _happenings(view)
@@ -63,7 +67,7 @@ def _head(view: RunView, name: str) -> None:
     st.title(name)
     since = duration(view.updated_at - view.began_at - view.attendance.paused_s) if view.began_at else "no time"
     paused = f" without pauses of {duration(view.attendance.paused_s)}" if view.attendance.paused_s else ""
-    st.caption(f"{view.status}, {since}{paused}, on {', '.join(view.machines[:12]) or 'no machine yet'}")
+    st.caption(f"{view.status}, {since}{paused}, on {_machines(view) or 'no machine yet'}")
     if state.backend is not None:
         st.caption(" ".join(f"{line[:1].upper()}{line[1:]}." for line in backend_lines(state.backend)))
     with st.container():  # warnings that come and go must not move the elements below them
@@ -82,6 +86,10 @@ def _head(view: RunView, name: str) -> None:
     if account is not None and account.efficiency is not None:
         told = account_figures(account)
         st.caption(f"Efficiency: {told['together']}, against {told['alone']}.")
+
+
+def _machines(view: RunView) -> str:
+    return ", ".join(on_cards(view, machine) for machine in view.machines[:12])
 
 
 def _warnings(view: RunView, benched: dict[str, str]) -> None:
@@ -107,6 +115,19 @@ def _charts(view: RunView) -> None:
     left, right = st.columns(2)
     _chart(left, "Training loss", rows.loss_rows(view), plots.loss)
     _chart(right, "Evaluations", rows.score_rows(view), plots.scores)
+
+
+def _cards(view: RunView) -> None:
+    found = card_rows(view)
+    if not found:
+        return
+    st.markdown("##### Cards")
+    cells = [(row.machine, row.card, row.busy_text, row.memory_text, row.power_text) for row in found]
+    st.html(wrapped_table(("machine", "card", "busy", "memory at most", "power"), cells))
+    if (energy := energy_of(view)) is not None:
+        st.caption(energy.text)
+    for line in idle_cards(found, view.account()):
+        st.warning(line)
 
 
 def _usage(view: RunView) -> None:

@@ -221,6 +221,7 @@ class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     """The load of one GPU at a moment; None where the driver does not report a value."""
 
     name: str
+    id: str = ""  # the card's UUID, as in RunStarted
     busy: Number | None = None  # fraction of the time, 0 to 1
     memory_bytes: Count | None = None
     memory_total_bytes: Count | None = None
@@ -237,6 +238,8 @@ class MachineUsed(Event, frozen=True, tag="machine_used"):
     received_bytes_per_s: Number
     gpus: list[GpuUse] = []
     address: str = ""  # this machine's, as sending_bytes_per_s of its peers names it; empty if it is not known
+    seconds: Number = 0.0  # since the last such event, or since the worker started
+    cpu_power_w: Number | None = None  # of the processors; None where the system does not tell
     sending_bytes_per_s: dict[str, Number] = {}  # by the peer's address, counting only time with something to send
 
 

@@ -38,6 +38,14 @@ class Processor(Struct, frozen=True, kw_only=True):
     throttled_events: int | None = None
 
 
+class CardProgram(Struct, frozen=True, kw_only=True):
+    """A program outside Potluck that uses a card."""
+
+    pid: int
+    name: str
+    memory_bytes: int = 0  # 0: the driver does not tell
+
+
 class Gpu(Struct, frozen=True, kw_only=True):
     """One NVIDIA device as the driver reports it."""
 
@@ -46,6 +54,9 @@ class Gpu(Struct, frozen=True, kw_only=True):
     capability: str = ""  # 8.6
     driver: str = ""
     throttle: tuple[str, ...] = ()  # heat, power
+    used_bytes: int | None = None  # memory in use by all programs
+    busy: float | None = None  # fraction of the last second, 0 to 1
+    programs: tuple[CardProgram, ...] | None = None  # outside Potluck; None: the driver does not list them
 
 
 class Interface(Struct, frozen=True, kw_only=True):

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from potluck.machine.card_meter import as_text, ask_nvml
+from potluck.machine.card_programs import read_programs
 from potluck.machine.facts import Gpu
 
 _PCI = Path("/sys/bus/pci/devices")
@@ -23,7 +25,7 @@ def read_gpus() -> tuple[tuple[Gpu, ...], str]:
     except pynvml.NVMLError as error:
         return (), f"NVML: {error}"
     try:
-        driver = _text(pynvml.nvmlSystemGetDriverVersion())
+        driver = as_text(pynvml.nvmlSystemGetDriverVersion())
         return tuple(_gpu(index, driver) for index in range(pynvml.nvmlDeviceGetCount())), ""
     except pynvml.NVMLError as error:
         return (), f"NVML: {error}"
@@ -36,13 +38,14 @@ def _gpu(index: int, driver: str) -> Gpu:
 
     handle = pynvml.nvmlDeviceGetHandleByIndex(index)
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
-    try:
-        reasons = pynvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
-    except pynvml.NVMLError:  # old cards do not report it
-        reasons = 0
+    reasons = ask_nvml("nvmlDeviceGetCurrentClocksThrottleReasons", handle) or 0  # old cards do not report it
+    memory, utilization = pynvml.nvmlDeviceGetMemoryInfo(handle), ask_nvml("nvmlDeviceGetUtilizationRates", handle)
     return Gpu(
-        name=_text(pynvml.nvmlDeviceGetName(handle)),
-        memory_bytes=int(pynvml.nvmlDeviceGetMemoryInfo(handle).total),
+        name=as_text(pynvml.nvmlDeviceGetName(handle)),
+        memory_bytes=int(memory.total),
+        used_bytes=int(memory.used),
+        busy=None if utilization is None else utilization.gpu / 100,
+        programs=read_programs(handle),
         capability=f"{major}.{minor}",
         driver=driver,
         throttle=tuple(word for word, bits in (("heat", _HEAT), ("power", _POWER)) if reasons & bits),
@@ -60,7 +63,3 @@ def read_pci_displays(pci: Path = _PCI) -> tuple[str, ...]:
         if kind.startswith(_DISPLAY_CLASS) and vendor in PCI_VENDORS:
             found.append(PCI_VENDORS[vendor])
     return tuple(found)
-
-
-def _text(value: str | bytes) -> str:
-    return value.decode() if isinstance(value, bytes) else value

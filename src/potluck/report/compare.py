@@ -1,16 +1,24 @@
 """Runs side by side: time to a loss or an accuracy, throughput, efficiency, cost of faults, settings that differ."""
 
 import csv
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from io import StringIO
 from typing import Any
 
 from potluck.core.words import listed
+from potluck.report.cards import card_rows, energy_of
 from potluck.report.rows import Rows, loss_rows, throughput_rows
 from potluck.report.view import RunView
 from potluck.report.words import duration, number, percent
 
+_OF_CARDS: dict[str, tuple[str, Callable[[float], str]]] = {
+    "card_busy": ("cards busy", percent),
+    "card_memory": ("memory of the fullest card", percent),
+    "card_power_w": ("power of the cards", lambda watts: f"{watts:.0f} W"),
+    "samples_per_joule": ("samples per joule", lambda value: f"{value:.3g}"),
+}
+"""Figures that are shown if a run has them, with heading and format."""
 _EQUAL = 1.03  # a smaller difference between two single runs may be chance
 
 
@@ -33,6 +41,13 @@ class RunFigures:
     time_to_accuracy_s: float | None
     fault_s: float
     plan_changes: int
+    card_busy: float | None = None
+    """The mean over the run's cards, 0 to 1."""
+    card_memory: float | None = None
+    """The fullest card's memory in use, 0 to 1."""
+    card_power_w: float | None = None
+    """The sum over the run's cards."""
+    samples_per_joule: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +107,8 @@ def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     headings += ["accuracy", to_accuracy] if to_accuracy else []
     headings += [to_loss] if to_loss else []
     headings += ["faults", "plan changes"]
+    shown = [name for name in _OF_CARDS if any(getattr(run, name) is not None for run in comparison.runs)]
+    headings += [_OF_CARDS[name][0] for name in shown]
     lines = []
     for run in comparison.runs:
         line = [run.run, run.status, str(run.machines), f"{run.samples_per_s:,.1f}", _or_blank(run.efficiency, percent)]
@@ -99,7 +116,8 @@ def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
         if to_accuracy:
             line += [_or_blank(run.accuracy, percent), _or_blank(run.time_to_accuracy_s, duration, "never")]
         line += [_or_blank(run.time_to_loss_s, duration, "never")] if to_loss else []
-        lines.append([*line, duration(run.fault_s), str(run.plan_changes)])
+        line += [duration(run.fault_s), str(run.plan_changes)]
+        lines.append([*line, *(_or_blank(getattr(run, name), _OF_CARDS[name][1]) for name in shown)])
     return headings, lines
 
 
@@ -143,7 +161,21 @@ def _figures(view: RunView, losses: Rows, target_loss: float | None, target_accu
         time_to_accuracy_s=min(good, default=None),
         fault_s=view.merge.regroup_s,
         plan_changes=max(0, len(view.merge.plans) - 1),
+        **_of_cards(view),
     )
+
+
+def _of_cards(view: RunView) -> dict[str, float | None]:
+    rows, energy = card_rows(view), energy_of(view)
+    busy = [row.busy for row in rows if row.busy is not None]
+    memory = [row.memory_part for row in rows if row.memory_part is not None]
+    power = [row.power_w for row in rows if row.power_w is not None]
+    return {
+        "card_busy": sum(busy) / len(busy) if busy else None,
+        "card_memory": max(memory, default=None),
+        "card_power_w": sum(power) if power else None,
+        "samples_per_joule": None if energy is None else energy.samples_per_joule,
+    }
 
 
 def _accuracies(view: RunView) -> list[tuple[float, float]]:

@@ -74,6 +74,7 @@ class Merge:
                 worker.state = replay(alike, worker.state)
         for _, used in uses:  # now the worker's machine is known
             self._links.add(worker.machine, used)
+            worker.load.add(used)
 
     def fold(self) -> None:
         """Turn steps into sums once the events of all their workers have arrived."""

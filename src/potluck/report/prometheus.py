@@ -2,6 +2,9 @@
 
 from collections.abc import Iterable
 
+from potluck.core.cards import labels as card_labels
+from potluck.events.types import GpuUse
+from potluck.report.cards import energy_of
 from potluck.report.pace import recent_parts, recent_samples_per_s
 from potluck.report.view import RunView
 
@@ -27,6 +30,12 @@ _HELP = {
     "potluck_machine_network_bytes_per_second": "Sent and received.",
     "potluck_machine_gpu_busy": "Of the time, 0 to 1.",
     "potluck_machine_gpu_power_watts": "The sum over its GPUs that report their power.",
+    "potluck_machine_cpu_power_watts": "The sum over its processors.",
+    "potluck_card_busy": "Of the time, 0 to 1, of one card.",
+    "potluck_card_memory_bytes": "Memory of one card in use, by all programs.",
+    "potluck_card_memory_total_bytes": "Memory that one card has.",
+    "potluck_card_power_watts": "Power of one card.",
+    "potluck_run_samples_per_joule": "Samples by the energy of cards, and of processors where it is known.",
 }
 
 
@@ -61,6 +70,8 @@ def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]
     yield "potluck_run_plan_changes", max(0, len(view.merge.plans) - 1), {}
     yield "potluck_run_fault_seconds", view.merge.regroup_s, {}
     yield "potluck_run_up", view.status == "running", {}
+    energy = energy_of(view)
+    yield "potluck_run_samples_per_joule", None if energy is None else energy.samples_per_joule, {}
     for name, value in state.scores.items():
         yield "potluck_run_score", value, {"score": name}
 
@@ -87,9 +98,21 @@ def _of_machines(view: RunView) -> Iterable[tuple[str, float | None, dict[str, s
             yield "potluck_machine_network_bytes_per_second", now.sent_bytes_per_s + now.received_bytes_per_s, labels
             yield "potluck_machine_gpu_busy", sum(busy) / len(busy) if busy else None, labels
             yield "potluck_machine_gpu_power_watts", sum(power) if power else None, labels
+            yield "potluck_machine_cpu_power_watts", now.cpu_power_w, labels
+            yield from _of_cards(now.gpus, labels)
     for machine, parts in recent_parts(view, _RECENT_S).items():
         for part, seconds in parts.items():
             yield "potluck_machine_step_seconds", seconds, {"machine": machine, "part": part}
+
+
+def _of_cards(cards: list[GpuUse], labels: dict[str, str]) -> Iterable[tuple[str, float | None, dict[str, str]]]:
+    called = card_labels({str(index): card.name for index, card in enumerate(cards)})
+    for index, card in enumerate(cards):
+        of_card = {**labels, "card": called.get(str(index), str(index))}
+        yield "potluck_card_busy", card.busy, of_card
+        yield "potluck_card_memory_bytes", card.memory_bytes, of_card
+        yield "potluck_card_memory_total_bytes", card.memory_total_bytes, of_card
+        yield "potluck_card_power_watts", card.power_w, of_card
 
 
 def _escape(text: str) -> str:

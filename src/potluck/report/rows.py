@@ -168,10 +168,15 @@ def _use(used: MachineUsed) -> dict[str, float]:
     }
     busy = [gpu.busy for gpu in used.gpus if gpu.busy is not None]
     power = [gpu.power_w for gpu in used.gpus if gpu.power_w is not None]
+    memory = [gpu.memory_bytes for gpu in used.gpus if gpu.memory_bytes is not None and gpu.memory_total_bytes]
     if busy:
         values["GPU busy, %"] = 100 * sum(busy) / len(busy)
+    if memory:
+        values["GPU memory, %"] = 100 * sum(memory) / sum(gpu.memory_total_bytes or 0 for gpu in used.gpus)
     if power:
         values["GPU power, W"] = sum(power)
+    if used.cpu_power_w is not None:
+        values["CPU power, W"] = used.cpu_power_w
     return values
 
 

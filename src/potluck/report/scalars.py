@@ -25,9 +25,13 @@ def _numbers(record: Record, state: RunState) -> tuple[int, dict[str, float | No
             return step, {**parts, "speed/predicted_samples_per_s": samples_per_s}
         case MachineUsed() as used:
             busy = [gpu.busy for gpu in used.gpus if gpu.busy is not None]
+            memory = [gpu.memory_bytes for gpu in used.gpus if gpu.memory_bytes is not None]
+            power = [gpu.power_w for gpu in used.gpus if gpu.power_w is not None]
             return state.step, {
                 f"{state.machine}/cpu_busy": used.cpu,
                 f"{state.machine}/memory_gb": used.memory_bytes / 1e9,
                 f"{state.machine}/gpu_busy": sum(busy) / len(busy) if busy else None,
+                f"{state.machine}/gpu_memory_gb": sum(memory) / 1e9 if memory else None,
+                f"{state.machine}/gpu_power_w": sum(power) if power else None,
             }
     return 0, {}

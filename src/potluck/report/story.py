@@ -10,7 +10,9 @@ from potluck.core.words import counted
 from potluck.events.progress_lines import backend_text, held_back_text
 from potluck.report.account import Account
 from potluck.report.account_words import figures
+from potluck.report.cards import CardRow, card_rows, energy_of
 from potluck.report.history import Happening
+from potluck.report.idle_cards import idle_cards
 from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
 from potluck.report.words import duration, losses_text, scores_text
@@ -60,6 +62,9 @@ class Story:
     what: dict[str, str]
     result: dict[str, str]
     machines: tuple[MachineRow, ...]
+    cards: tuple[CardRow, ...]
+    findings: tuple[str, ...]
+    """What slowed the run down, and what to change."""
     plans: tuple[PlanRow, ...]
     faults: tuple[Happening, ...]
     fault_s: float
@@ -76,6 +81,7 @@ def tell(view: RunView) -> Story:
     """The content of a run's report so far."""
     account = view.account()
     happenings = view.happenings()
+    cards = card_rows(view)
     return Story(
         name=view.folder.name,
         status=view.status,
@@ -83,6 +89,8 @@ def tell(view: RunView) -> Story:
         what=_what(view),
         result=_result(view, account),
         machines=_machines(view, account),
+        cards=cards,
+        findings=idle_cards(cards, account),
         plans=tuple(
             PlanRow(
                 after_s=at - view.began_at,
@@ -115,14 +123,14 @@ def _what(view: RunView) -> dict[str, str]:
         words["data"] = f"{counted(state.num_samples, 'sample')}, global batch {state.global_batch}"
     if state.mixed_precision != "no":
         words["precision"] = state.mixed_precision
-    words["on"] = ", ".join(_on(view, machine) for machine in view.machines)
+    words["on"] = ", ".join(on_cards(view, machine) for machine in view.machines)
     if state.backend is not None:
         words["gradients"] = backend_text(state.backend)
         words["NCCL"] = held_back_text(state.backend) if state.backend.held_back_by else ""
     return {key.replace("_", " "): text for key, text in words.items() if text}
 
 
-def _on(view: RunView, machine: str) -> str:
+def on_cards(view: RunView, machine: str) -> str:
     """The machine, with its cards where they are known."""
     states = [worker.state for worker in view.merge.workers.values() if worker.machine == machine]
     return (
@@ -140,6 +148,8 @@ def _result(view: RunView, account: Account | None) -> dict[str, str]:
         result["throughput"] = f"{view.merge.samples_per_s:,.1f} samples/s, the mean over all steps"
     if account is not None:
         result |= {name: text for name, text in figures(account).items() if name != "together"}
+    if (energy := energy_of(view)) is not None:
+        result["energy"] = energy.text
     result |= losses_text(state)
     if state.scores:
         result["held out"] = scores_text(state.scores).replace("held-out ", "")

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from potluck.events.state import RunState
 from potluck.events.types import MachineUsed
 from potluck.report.ledger import Floats
+from potluck.report.load import MachineLoad
 from potluck.report.presence import Period, Span, Stretch, num_steps, steps_of, without
 from potluck.report.timeline import COLUMNS, Marks
 
@@ -56,6 +57,7 @@ class WorkerEvents:
     recent: deque[tuple[float, Floats]] = field(default_factory=lambda: deque(maxlen=_RECENT_STEPS))
     """Times and timeline.COLUMNS of the last steps."""
     used: deque[tuple[float, MachineUsed]] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
+    load: MachineLoad = field(default_factory=MachineLoad)
 
     @property
     def machine(self) -> str:

@@ -93,7 +93,9 @@ def _print_lines(event: AnyEvent) -> None:
 
 def _as_event(usage: Usage) -> MachineUsed:
     return MachineUsed(
+        seconds=usage.seconds,
         cpu=usage.cpu,
+        cpu_power_w=usage.cpu_power_w,
         memory_bytes=usage.memory_bytes,
         memory_total_bytes=usage.memory_total_bytes,
         sent_bytes_per_s=usage.sent_bytes_per_s,
@@ -103,6 +105,7 @@ def _as_event(usage: Usage) -> MachineUsed:
         gpus=[
             GpuUse(
                 name=gpu.name,
+                id=gpu.id,
                 busy=gpu.busy,
                 memory_bytes=gpu.memory_bytes,
                 memory_total_bytes=gpu.memory_total_bytes,

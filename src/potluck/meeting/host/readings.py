@@ -40,7 +40,12 @@ class RunReading:
                 self.pace.use[name] for worker in workers if (name := f"{machine}-{worker.number}") in self.pace.use
             ]
             if used:
-                found[machine] = {"cpu": round(used[-1].cpu, 3), "gpus": [gpu.busy for gpu in used[-1].gpus]}
+                found[machine] = {
+                    "cpu": round(used[-1].cpu, 3),
+                    "gpus": [gpu.busy for gpu in used[-1].gpus],
+                    "gpu_memory_bytes": [gpu.memory_bytes for gpu in used[-1].gpus],
+                    "gpu_power_w": [gpu.power_w for gpu in used[-1].gpus],
+                }
         return found
 
 
