@@ -9,7 +9,7 @@ from potluck.cli.plan_tables import plain_table
 from potluck.cli.terminal import Console
 from potluck.core.words import counted
 from potluck.report.compare import Comparison, table, verdict
-from potluck.report.story import Story
+from potluck.report.story import DeviceStory, Story
 from potluck.report.words import duration, percent
 
 _MOST_PLANS = 5
@@ -38,9 +38,9 @@ def show_story(console: Console, story: Story) -> None:
             f"{row.steps_away:,}" + (f", {row.steps_benched:,} of them benched" if row.steps_benched else ""),
         )
     print_table(console, machines, ("device",))
-    if story.cards:
+    if story.devices.cards:
         _section(console, "cards")
-        _show_cards(console, story)
+        _show_cards(console, story.devices)
     if story.account is not None:
         _section(console, "where the time went")
         show_account(console, story.account, num_steps=story.num_steps)
@@ -62,12 +62,12 @@ def show_story(console: Console, story: Story) -> None:
             console.print(Text(f"  {command}"), soft_wrap=True)
 
 
-def _show_cards(console: Console, story: Story) -> None:
+def _show_cards(console: Console, devices: DeviceStory) -> None:
     cards = plain_table("machine", "card", "busy", "memory at most", "power")
-    for row in story.cards:
+    for row in devices.cards:
         cards.add_row(row.machine, row.card, row.busy_text, row.memory_text, row.power_text)
     print_table(console, cards)
-    for line in story.findings:
+    for line in devices.findings:
         console.print(Text(line, style="yellow"), soft_wrap=True)
 
 

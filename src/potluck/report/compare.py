@@ -2,7 +2,7 @@
 
 import csv
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import StringIO
 from typing import Any
 
@@ -20,6 +20,19 @@ _OF_CARDS: dict[str, tuple[str, Callable[[float], str]]] = {
 }
 """Figures that are shown if a run has them, with heading and format."""
 _EQUAL = 1.03  # a smaller difference between two single runs may be chance
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CardFigures:
+    """The figures of all cards of one run; None where no driver reports a value."""
+
+    card_busy: float | None = None
+    """The mean over the run's cards, 0 to 1."""
+    card_memory: float | None = None
+    """The fullest card's memory in use, 0 to 1."""
+    card_power_w: float | None = None
+    """The sum over the run's cards."""
+    samples_per_joule: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,13 +54,7 @@ class RunFigures:
     time_to_accuracy_s: float | None
     fault_s: float
     plan_changes: int
-    card_busy: float | None = None
-    """The mean over the run's cards, 0 to 1."""
-    card_memory: float | None = None
-    """The fullest card's memory in use, 0 to 1."""
-    card_power_w: float | None = None
-    """The sum over the run's cards."""
-    samples_per_joule: float | None = None
+    cards: CardFigures = field(default_factory=CardFigures)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +114,7 @@ def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
     headings += ["accuracy", to_accuracy] if to_accuracy else []
     headings += [to_loss] if to_loss else []
     headings += ["faults", "plan changes"]
-    shown = [name for name in _OF_CARDS if any(getattr(run, name) is not None for run in comparison.runs)]
+    shown = [name for name in _OF_CARDS if any(getattr(run.cards, name) is not None for run in comparison.runs)]
     headings += [_OF_CARDS[name][0] for name in shown]
     lines = []
     for run in comparison.runs:
@@ -117,19 +124,20 @@ def table(comparison: Comparison) -> tuple[list[str], list[list[str]]]:
             line += [_or_blank(run.accuracy, percent), _or_blank(run.time_to_accuracy_s, duration, "never")]
         line += [_or_blank(run.time_to_loss_s, duration, "never")] if to_loss else []
         line += [duration(run.fault_s), str(run.plan_changes)]
-        lines.append([*line, *(_or_blank(getattr(run, name), _OF_CARDS[name][1]) for name in shown)])
+        lines.append([*line, *(_or_blank(getattr(run.cards, name), _OF_CARDS[name][1]) for name in shown)])
     return headings, lines
 
 
 def to_csv(comparison: Comparison) -> str:
     """CSV with one line for each run: every figure, and every setting that differs."""
     text = StringIO()
-    keys = list(RunFigures.__dataclass_fields__)
+    keys = [key for key in RunFigures.__dataclass_fields__ if key != "cards"]
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*keys, *comparison.differing])
+    writer.writerow([*keys, *_OF_CARDS, *comparison.differing])
     for index, run in enumerate(comparison.runs):
         settings = [values[index] for values in comparison.differing.values()]
-        writer.writerow([*(getattr(run, key) for key in keys), *settings])
+        cards = [getattr(run.cards, key) for key in _OF_CARDS]
+        writer.writerow([*(getattr(run, key) for key in keys), *cards, *settings])
     return text.getvalue()
 
 
@@ -161,21 +169,21 @@ def _figures(view: RunView, losses: Rows, target_loss: float | None, target_accu
         time_to_accuracy_s=min(good, default=None),
         fault_s=view.merge.regroup_s,
         plan_changes=max(0, len(view.merge.plans) - 1),
-        **_of_cards(view),
+        cards=_of_cards(view),
     )
 
 
-def _of_cards(view: RunView) -> dict[str, float | None]:
+def _of_cards(view: RunView) -> CardFigures:
     rows, energy = card_rows(view), energy_of(view)
     busy = [row.busy for row in rows if row.busy is not None]
     memory = [row.memory_part for row in rows if row.memory_part is not None]
     power = [row.power_w for row in rows if row.power_w is not None]
-    return {
-        "card_busy": sum(busy) / len(busy) if busy else None,
-        "card_memory": max(memory, default=None),
-        "card_power_w": sum(power) if power else None,
-        "samples_per_joule": None if energy is None else energy.samples_per_joule,
-    }
+    return CardFigures(
+        card_busy=sum(busy) / len(busy) if busy else None,
+        card_memory=max(memory, default=None),
+        card_power_w=sum(power) if power else None,
+        samples_per_joule=None if energy is None else energy.samples_per_joule,
+    )
 
 
 def _accuracies(view: RunView) -> list[tuple[float, float]]:

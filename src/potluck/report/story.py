@@ -42,6 +42,15 @@ class MachineRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceStory:
+    """What the run's cards did."""
+
+    cards: tuple[CardRow, ...]
+    findings: tuple[str, ...]
+    """Cards that had little to do, why, and what to change."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlanRow:
     """One plan."""
 
@@ -62,9 +71,7 @@ class Story:
     what: dict[str, str]
     result: dict[str, str]
     machines: tuple[MachineRow, ...]
-    cards: tuple[CardRow, ...]
-    findings: tuple[str, ...]
-    """What slowed the run down, and what to change."""
+    devices: DeviceStory
     plans: tuple[PlanRow, ...]
     faults: tuple[Happening, ...]
     fault_s: float
@@ -89,8 +96,7 @@ def tell(view: RunView) -> Story:
         what=_what(view),
         result=_result(view, account),
         machines=_machines(view, account),
-        cards=cards,
-        findings=idle_cards(cards, account),
+        devices=DeviceStory(cards=cards, findings=idle_cards(cards, account)),
         plans=tuple(
             PlanRow(
                 after_s=at - view.began_at,

@@ -80,7 +80,7 @@ def test_a_report_names_cards_and_what_they_did(runs_dir):
     assert "rosa     RTX 3070  20.0 %  2.0 of 8.0 GiB  100 W" in told
     assert re.search(r"energy     1\.\d+ samples per joule at \d+ W, of the cards only", told)
     data = json.loads(CliRunner().invoke(app, ["report", "eventful", "--json"]).output)
-    assert [row["busy"] for row in data["cards"]] == [pytest.approx(0.2)] * 3
+    assert [row["busy"] for row in data["devices"]["cards"]] == [pytest.approx(0.2)] * 3
 
 
 def test_the_page_has_a_table_of_cards(runs_dir):
@@ -116,12 +116,12 @@ def test_samples_per_joule_are_not_told_while_a_machine_that_trained_has_no_know
 
 def test_an_idle_card_is_named_with_its_cause_and_a_busy_or_short_one_is_not(runs_dir):
     story = tell(read_run(all_on_cards(runs_dir)))
-    assert len(story.findings) == 3
-    [fern] = [line for line in story.findings if line.startswith("fern's")]
+    assert len(story.devices.findings) == 3
+    [fern] = [line for line in story.devices.findings if line.startswith("fern's")]
     assert fern.startswith("fern's RTX 3070 (20.0 %) computed less than half of the time: ")
     assert "of a step is waiting for" in fern
-    assert tell(read_run(all_on_cards(runs_dir, "busy", busy=0.9))).findings == ()
-    rows = story.cards
+    assert tell(read_run(all_on_cards(runs_dir, "busy", busy=0.9))).devices.findings == ()
+    rows = story.devices.cards
     assert idle_cards(tuple(replace(row, measured_s=5.0) for row in rows), story.account) == ()
     assert "why is not known" in idle_cards(rows, None)[0]
 
