@@ -9,20 +9,22 @@ from potluck.machine.facts import CardProgram
 _OWN = re.compile(r"potluck(\.[A-Za-z_.]+)?")  # the command, and modules that Potluck starts with -m
 
 
-def read_programs(handle: Any) -> tuple[CardProgram, ...] | None:
-    """The card's programs, the one with the most memory first; None where the driver does not list them."""
+def read_programs(handle: Any) -> tuple[tuple[CardProgram, ...] | None, bool]:
+    """The card's programs, the one with the most memory first, and whether a process of Potluck uses the card.
+
+    The programs are None where the driver does not list them.
+    """
     lists = [ask_nvml(f"nvmlDeviceGet{kind}RunningProcesses", handle) for kind in ("Compute", "Graphics")]
     if all(found is None for found in lists):
-        return None
+        return None, False
     used: dict[int, int] = {}
     for process in [one for found in lists for one in found or ()]:
         used[process.pid] = max(used.get(process.pid, 0), int(process.usedGpuMemory or 0))
+    names = {pid: _foreign_name(pid) for pid in used}
     programs = [
-        CardProgram(pid=pid, name=name, memory_bytes=memory)
-        for pid, memory in used.items()
-        if (name := _foreign_name(pid)) is not None
+        CardProgram(pid=pid, name=name, memory_bytes=used[pid]) for pid, name in names.items() if name is not None
     ]
-    return tuple(sorted(programs, key=lambda one: -one.memory_bytes))
+    return tuple(sorted(programs, key=lambda one: -one.memory_bytes)), None in names.values()
 
 
 def _foreign_name(pid: int) -> str | None:

@@ -57,6 +57,7 @@ class Gpu(Struct, frozen=True, kw_only=True):
     used_bytes: int | None = None  # memory in use by all programs
     busy: float | None = None  # fraction of the last second, 0 to 1
     programs: tuple[CardProgram, ...] | None = None  # outside Potluck; None: the driver does not list them
+    is_training: bool = False  # a process of Potluck uses the card
 
 
 class Interface(Struct, frozen=True, kw_only=True):

@@ -40,12 +40,14 @@ def _gpu(index: int, driver: str) -> Gpu:
     major, minor = pynvml.nvmlDeviceGetCudaComputeCapability(handle)
     reasons = ask_nvml("nvmlDeviceGetCurrentClocksThrottleReasons", handle) or 0  # old cards do not report it
     memory, utilization = pynvml.nvmlDeviceGetMemoryInfo(handle), ask_nvml("nvmlDeviceGetUtilizationRates", handle)
+    programs, is_training = read_programs(handle)
     return Gpu(
         name=as_text(pynvml.nvmlDeviceGetName(handle)),
         memory_bytes=int(memory.total),
         used_bytes=int(memory.used),
         busy=None if utilization is None else utilization.gpu / 100,
-        programs=read_programs(handle),
+        programs=programs,
+        is_training=is_training,
         capability=f"{major}.{minor}",
         driver=driver,
         throttle=tuple(word for word, bits in (("heat", _HEAT), ("power", _POWER)) if reasons & bits),

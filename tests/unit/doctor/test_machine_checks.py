@@ -5,11 +5,12 @@ import pytest
 from msgspec.structs import replace
 
 from potluck.doctor.checks.catalogue import MACHINE_CHECKS, examine_machine
+from potluck.doctor.checks.quick import quick_failures
 from potluck.doctor.examination import IntendedRun, Peer
 from potluck.doctor.finding import FAIL, OK, WARN
 from potluck.doctor.firewall_fixes import open_for
 from potluck.machine.adapters import with_adapters
-from potluck.machine.facts import Facts, ForwardedPort, Gpu, Interface, Listener, Power, Resolved, Space
+from potluck.machine.facts import CardProgram, Facts, ForwardedPort, Gpu, Interface, Listener, Power, Resolved, Space
 from tests.unit.doctor.snapshots import NAMES, knowing, snapshot, troubles, with_variables
 
 DESKTOP, GPU = snapshot("desktop"), snapshot("gpu_desktop")
@@ -41,6 +42,11 @@ def shm(size):
 
 def disk(size, **more):
     return Space(folder="/data/experiments", free_bytes=size, total_bytes=100 * GIB, **more)
+
+
+def on_card(facts=GPU, **more):
+    """The machine, with these facts about its card."""
+    return replace(facts, gpus=(replace(GPU.gpus[0], **more),))
 
 
 # id: (a machine that has it, how bad, words of the finding or its fix, a machine that nearly has it)
@@ -167,6 +173,12 @@ CASES = {
         "heat",
         GPU,
     ),
+    "card-shared": (
+        on_card(used_bytes=3 * GIB, busy=0.9, programs=(CardProgram(pid=7, name="blender", memory_bytes=2 * GIB),)),
+        WARN,
+        "other programs take 2.0 GiB of 8.0 GiB of the RTX 3070 of ash: blender (process 7, 2.0 GiB)",
+        on_card(used_bytes=3 * GIB, busy=0.9, is_training=True, programs=()),
+    ),
     "port-in-use": (
         with_variables(replace(DESKTOP, listeners=(Listener(port=29500, process="python3", pid=123),)), RANK="0"),
         FAIL,
@@ -279,6 +291,25 @@ def test_wifi_and_a_slow_cable_of_windows_are_seen_inside_wsl():
         (finding,) = examine_machine(seen, only=[check])
         assert finding.status == WARN
         assert words in finding.what
+
+
+def test_whose_memory_of_a_card_is_taken_is_not_known_inside_wsl_and_a_desktop_is_let_alone():
+    (finding,) = examine_machine(on_card(MIRRORED, used_bytes=5 * GIB, programs=()), only=["card-shared"])
+    assert finding.status == "unknown"
+    assert "5.0 GiB of 8.0 GiB are in use" in finding.what
+    assert "Task Manager" in finding.fixes[0].note
+    for idle in (on_card(MIRRORED, used_bytes=GIB), on_card(used_bytes=GIB, busy=0.1), on_card()):
+        assert [one.status for one in examine_machine(idle, only=["card-shared"])] == [OK]
+    busy = on_card(used_bytes=GIB, busy=0.6, programs=(CardProgram(pid=7, name="a game"),))
+    (finding,) = examine_machine(busy, only=["card-shared"])
+    assert (finding.status, finding.fixes[0].note) == (WARN, "close a game, or let it run elsewhere")
+    assert "take 60 % of the time of the RTX 3070" in finding.what
+
+
+def test_joining_tells_of_a_card_that_is_taken():
+    [line] = quick_failures(CASES["card-shared"][0])
+    assert line.endswith("blender (process 7, 2.0 GiB) (fix: potluck doctor --check card-shared)")
+    assert quick_failures(CASES["card-shared"][3]) == []
 
 
 @pytest.mark.parametrize("check_id", CASES)

@@ -6,6 +6,7 @@ from potluck.core.errors import SettingsError, did_you_mean
 from potluck.doctor.check import ClusterCheck, MachineCheck
 from potluck.doctor.checks.agreement import AGREEMENT
 from potluck.doctor.checks.between import BETWEEN
+from potluck.doctor.checks.cards import CARDS
 from potluck.doctor.checks.interfaces import INTERFACES
 from potluck.doctor.checks.naming import NAMING
 from potluck.doctor.checks.resources import RESOURCES
@@ -17,7 +18,7 @@ from potluck.doctor.finding import UNKNOWN, Finding, worst_first
 from potluck.machine.facts import Facts
 
 MACHINE_CHECKS: dict[str, MachineCheck] = {
-    check.id: check for check in (*SOFTWARE, *INTERFACES, *NAMING, *WINDOWS, *WINDOWS_NETWORK, *RESOURCES)
+    check.id: check for check in (*SOFTWARE, *INTERFACES, *NAMING, *WINDOWS, *WINDOWS_NETWORK, *RESOURCES, *CARDS)
 }
 CLUSTER_CHECKS: dict[str, ClusterCheck] = {check.id: check for check in (*BETWEEN, *AGREEMENT)}
 

@@ -1,8 +1,8 @@
-"""Fast checks before every launch of several workers; they report only failures, which would stop training."""
+"""Fast checks before every launch of several workers: failures that would stop training, and cards that are taken."""
 
 from potluck.doctor.checks.catalogue import examine_machine
 from potluck.doctor.examination import IntendedRun
-from potluck.doctor.finding import FAIL
+from potluck.doctor.finding import FAIL, WARN
 from potluck.machine.facts import Facts
 
 # Left out: problems that Potluck solves by itself, and the meeting port, which a launcher may hold for this run.
@@ -12,7 +12,11 @@ QUICK_CHECKS = (
 )
 
 
+_QUICK_WARNINGS = ("card-shared",)
+
+
 def quick_failures(facts: Facts, plan: IntendedRun | None = None) -> list[str]:
     """One line for each failure on a machine, with the command that prints its fix. The facts may lack torch's."""
-    findings = examine_machine(facts, plan, only=QUICK_CHECKS)
-    return [f"{one.what} (fix: potluck doctor --check {one.id})" for one in findings if one.status == FAIL]
+    findings = examine_machine(facts, plan, only=(*QUICK_CHECKS, *_QUICK_WARNINGS))
+    told = [one for one in findings if one.status == FAIL or (one.status == WARN and one.id in _QUICK_WARNINGS)]
+    return [f"{one.what} (fix: potluck doctor --check {one.id})" for one in told]
