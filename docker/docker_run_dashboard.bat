@@ -1,6 +1,7 @@
 @echo off
 rem Show the runs of docker_run_master.bat's host in a browser.
 setlocal enableextensions disabledelayedexpansion
+if not defined POTLUCK_IMAGE if defined IMAGE_NAME set "POTLUCK_IMAGE=%IMAGE_NAME%"
 if not defined POTLUCK_IMAGE set "POTLUCK_IMAGE=potluck"
 set "container=potluck-dashboard"
 if "%~1"=="-h" goto help
@@ -48,5 +49,5 @@ exit /b 2
 echo usage: docker_run_dashboard.bat [ADDRESS]
 echo   ADDRESS is where this computer shows the page: 127.0.0.1 by default, for this computer only;
 echo   its own address, or 0.0.0.0, lets other computers look, with the password
-echo   variables: POTLUCK_DASHBOARD_PASSWORD ^(the host's password by default^), POTLUCK_IMAGE ^(potluck by default^)
+echo   variables: POTLUCK_DASHBOARD_PASSWORD ^(the host's password by default^), POTLUCK_IMAGE or IMAGE_NAME ^(potluck by default^)
 exit /b 0

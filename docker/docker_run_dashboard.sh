@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Show the runs of docker_run_master.sh's host in a browser.
 set -euo pipefail
-image=${POTLUCK_IMAGE:-potluck}
+image=${POTLUCK_IMAGE:-${IMAGE_NAME:-potluck}}
 container=potluck-dashboard
 
 usage() {
@@ -9,7 +9,7 @@ usage() {
 usage: docker_run_dashboard.sh [ADDRESS]
   ADDRESS is where this computer shows the page: 127.0.0.1 by default, for this computer only;
   its own address, or 0.0.0.0, lets other computers look, with the password
-  variables: POTLUCK_DASHBOARD_PASSWORD (the host's password by default), POTLUCK_IMAGE (potluck by default)
+  variables: POTLUCK_DASHBOARD_PASSWORD (the host's password by default), POTLUCK_IMAGE or IMAGE_NAME (potluck by default)
 END
 }
 fail() {

@@ -1,6 +1,7 @@
 @echo off
 rem Start a Potluck host in a container that publishes one port.
 setlocal enableextensions disabledelayedexpansion
+if not defined POTLUCK_IMAGE if defined IMAGE_NAME set "POTLUCK_IMAGE=%IMAGE_NAME%"
 if not defined POTLUCK_IMAGE set "POTLUCK_IMAGE=potluck"
 set "container=potluck-host"
 if "%~1"=="" goto misused
@@ -58,6 +59,6 @@ exit /b 2
 echo usage: docker_run_master.bat ADDRESS [OPTIONS OF potluck host]
 echo   ADDRESS is this computer's address as the other computers dial it: docker_run_master.bat 192.168.1.10
 echo   ^(the IPv4 address of the cable or Wi-Fi in the output of ipconfig^)
-echo   variables: POTLUCK_NAME ^(this machine's name; this computer's name by default^), POTLUCK_IMAGE ^(potluck by default^),
+echo   variables: POTLUCK_NAME ^(this machine's name; this computer's name by default^), POTLUCK_IMAGE or IMAGE_NAME ^(potluck by default^),
 echo   POTLUCK_GPUS=all ^(hand the GPUs to the container^)
 exit /b 0

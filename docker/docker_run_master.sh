@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Start a Potluck host in a container that publishes one port.
 set -euo pipefail
-image=${POTLUCK_IMAGE:-potluck}
+image=${POTLUCK_IMAGE:-${IMAGE_NAME:-potluck}}
 name=$(uname -n)
 name=${POTLUCK_NAME:-${name%%.*}}
 container=potluck-host
@@ -10,7 +10,7 @@ usage() {
   cat <<END
 usage: docker_run_master.sh ADDRESS [OPTIONS OF potluck host]
   ADDRESS is this computer's address as the other computers dial it: docker_run_master.sh 192.168.1.10
-  variables: POTLUCK_NAME (this machine's name; this computer's name by default), POTLUCK_IMAGE (potluck by default),
+  variables: POTLUCK_NAME (this machine's name; this computer's name by default), POTLUCK_IMAGE or IMAGE_NAME (potluck by default),
   POTLUCK_GPUS=all (hand the GPUs to the container)
 END
 }

@@ -1,6 +1,7 @@
 @echo off
 rem Join a Potluck host from a container. The container dials out, so it publishes no port.
 setlocal enableextensions disabledelayedexpansion
+if not defined POTLUCK_IMAGE if defined IMAGE_NAME set "POTLUCK_IMAGE=%IMAGE_NAME%"
 if not defined POTLUCK_IMAGE set "POTLUCK_IMAGE=potluck"
 set "container=potluck-join"
 if "%~1"=="-h" goto help
@@ -63,6 +64,6 @@ exit /b 2
 :usage
 echo usage: docker_run_worker.bat LINE [OPTIONS OF potluck join]
 echo   LINE is what potluck host prints, p1-...; - reads it from stdin, and POTLUCK_JOIN may hold it instead
-echo   variables: POTLUCK_NAME ^(this machine's name; this computer's name by default^), POTLUCK_IMAGE ^(potluck by default^),
+echo   variables: POTLUCK_NAME ^(this machine's name; this computer's name by default^), POTLUCK_IMAGE or IMAGE_NAME ^(potluck by default^),
 echo   POTLUCK_GPUS=all ^(hand the GPUs to the container^)
 exit /b 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Join a Potluck host from a container. The container dials out, so it publishes no port.
 set -euo pipefail
-image=${POTLUCK_IMAGE:-potluck}
+image=${POTLUCK_IMAGE:-${IMAGE_NAME:-potluck}}
 name=$(uname -n)
 name=${POTLUCK_NAME:-${name%%.*}}
 container=potluck-join
@@ -10,7 +10,7 @@ usage() {
   cat <<END
 usage: docker_run_worker.sh LINE [OPTIONS OF potluck join]
   LINE is what potluck host prints, p1-...; '-' reads it from stdin, and POTLUCK_JOIN may hold it instead
-  variables: POTLUCK_NAME (this machine's name; this computer's name by default), POTLUCK_IMAGE (potluck by default),
+  variables: POTLUCK_NAME (this machine's name; this computer's name by default), POTLUCK_IMAGE or IMAGE_NAME (potluck by default),
   POTLUCK_GPUS=all (hand the GPUs to the container)
 END
 }

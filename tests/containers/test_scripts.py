@@ -195,6 +195,9 @@ def test_an_image_of_ones_own_is_taken(runner: Runner):
     runner.place()
     for script in SCRIPTS:
         assert "mine:2" in runner.run(script, *RIGHT[script], POTLUCK_IMAGE="mine:2").calls[-1]
+    assert "mine:3" in runner.run("worker", *RIGHT["worker"], IMAGE_NAME="mine:3").calls[-1]
+    both = runner.run("worker", *RIGHT["worker"], IMAGE_NAME="mine:3", POTLUCK_IMAGE="mine:2")
+    assert "mine:2" in both.calls[-1]
 
 
 def test_usage(runner: Runner):

@@ -43,20 +43,32 @@ def test_the_example_learns_the_same_under_torchrun(workplace, meeting):
 
 
 def test_the_command_works_under_the_variables_of_old_guides(workplace):
-    flags = ["--model-size", "tiny", "--num-samples", "256", "--batch-size", "32", "--experiment-name", "old"]
-    flags += ["--backend", "gloo", "--master-addr", "127.0.0.1", "--master-port", "29541"]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = str(server.getsockname()[1])
+    flags = ["--model-size", "tiny", "--num-samples", "256", "--batch-size", "32", "--backend", "gloo"]
+    flags += ["--master-addr", "127.0.0.1", "--master-port", port]
+    launch = {"WORLD_SIZE": "2", "OMP_NUM_THREADS": "1", "EXPERIMENT_NAME": "old"}
     workers = [
         subprocess.Popen(
             [sys.executable, "-c", "from potluck.cli import main; main()", "train", *flags],
-            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+            env={**os.environ, **launch, "NODE_RANK": str(rank), "POTLUCK_NAME": name},
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
         )
-        for rank in range(2)
+        for rank, name in enumerate(("rosa", "lily"))
     ]
     outputs = [worker.communicate(timeout=100)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], outputs
+    assert "NODE_RANK=0 is taken as RANK=0: one worker on each machine" in outputs[0]
     assert "global batch 64" in outputs[0]
     assert "8 of 8" in outputs[0]
-    assert outputs[1] == ""  # one display, not one a worker
+    # The other machine tells of its own part, and where the whole is shown.
+    first, *lines = [line for line in outputs[1].splitlines() if "EXPERIMENT_NAME" not in line]
+    assert first == (
+        f"lily is worker 1 (WORLD_SIZE=2) and shows its own part; worker 0, at 127.0.0.1:{port}, shows the whole run"
+    )
+    assert lines[0] == f"run old on cpu, folder {workplace / 'experiments' / 'old'}"
+    assert lines[1] == "NODE_RANK=1 is taken as RANK=1: one worker on each machine"
+    assert any(line.startswith("old finished after step 8 of 8") for line in lines), lines
+    assert lines[-1] == "more about this run: potluck report old, on the machine of worker 0"

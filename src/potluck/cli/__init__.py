@@ -10,6 +10,7 @@ from potluck.cli.dashboard import dashboard
 from potluck.cli.doctor import doctor
 from potluck.cli.elsewhere import check_trains_here
 from potluck.cli.explain import explain
+from potluck.cli.flags import dashed
 from potluck.cli.host import host
 from potluck.cli.join import join
 from potluck.cli.leave import leave
@@ -34,6 +35,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
+    context_settings={"token_normalize_func": dashed},
 )
 app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)  # options after the script belong to the script

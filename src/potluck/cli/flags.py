@@ -29,9 +29,20 @@ def given(flags: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in flags.items() if value not in (None, [])}
 
 
+def dashed(name: str) -> str:
+    """An option's name as Potluck spells it: --mixed_precision is --mixed-precision."""
+    return name.replace("_", "-")
+
+
 def _flag(field: dataclasses.Field[Any]) -> inspect.Parameter:
     spelled = field.metadata["flags"].split() or [f"--{field.name.replace('_', '-')}"]
-    information = typer.Option(*spelled, help=_help(field), rich_help_panel=field.metadata["panel"], show_default=False)
+    information = typer.Option(
+        *spelled,
+        help=_help(field),
+        rich_help_panel=field.metadata["panel"],
+        show_default=False,
+        hidden=field.metadata["is_hidden"],
+    )
     return inspect.Parameter(
         field.name,
         inspect.Parameter.KEYWORD_ONLY,

@@ -22,7 +22,7 @@ def host(
         str | None, typer.Option(help="This machine's name; POTLUCK_NAME or its hostname by default.")
     ] = None,
     devices: Annotated[
-        str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
+        str | None, typer.Option(help="What trains here: a number, or cuda:0,cpu. All accelerators by default.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker here.", min=1)] = None,
     not_here: Annotated[bool, typer.Option("--not-here", help="Host only: this machine never trains.")] = False,
@@ -41,6 +41,7 @@ def host(
     from potluck.core.atomic import write_secret
     from potluck.core.environment import read_environment
     from potluck.gates.loopback import check_takes
+    from potluck.machine.device_list import read_devices
     from potluck.meeting.access.invitation import spell_token
     from potluck.meeting.access.networks import check_ipv4
     from potluck.meeting.home import Home
@@ -48,6 +49,7 @@ def host(
     from potluck.meeting.host.own_firewall import firewall_lines
 
     environment = read_environment()
+    chosen = read_devices(devices) if devices else None
     home = Home(environment.home)
     advertised = None if advertise is None else check_ipv4(advertise)
     if service:
@@ -66,7 +68,7 @@ def host(
         address=address,
         advertised=advertised,
         can_train=not not_here,
-        devices=devices.split(",") if devices else None,
+        devices=chosen,
         threads=threads,
         is_announced=not no_mdns,
     )

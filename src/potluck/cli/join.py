@@ -22,7 +22,7 @@ def join(
         str | None, typer.Option(help="This machine's name; POTLUCK_NAME or its hostname by default.")
     ] = None,
     devices: Annotated[
-        str | None, typer.Option(help="What trains here: cuda:0,cpu. All accelerators by default.")
+        str | None, typer.Option(help="What trains here: a number, or cuda:0,cpu. All accelerators by default.")
     ] = None,
     threads: Annotated[int | None, typer.Option(help="Threads of each worker here.", min=1)] = None,
     port: Annotated[
@@ -43,12 +43,14 @@ def join(
     from potluck.gates.identity import load_or_make
     from potluck.gates.loopback import check_takes
     from potluck.gates.process import GateProcess
+    from potluck.machine.device_list import read_devices
     from potluck.meeting.access.gating import bind_gate
     from potluck.meeting.client.joining import changed_versions, check_known, come_back
     from potluck.meeting.client.joining import join as join_host
     from potluck.meeting.home import Home
 
     environment = read_environment()
+    chosen = read_devices(devices) if devices else None
     home, line_of_variable = Home(environment.home), take_join_line()
     home.check_hosts_nothing()
     replaced = service_units.replacing(service_units.JOIN, "potluck join") if service else nullcontext()
@@ -77,7 +79,7 @@ def join(
                 status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
             if not service:
                 gate.start()
-                _work(home, membership, gate, devices, threads, status)
+                _work(home, membership, gate, chosen, threads, status)
         if service:
             words = service_units.as_words({"--devices": devices, "--threads": threads, "--port": port})
             service_units.install(service_units.JOIN, ["join", *words], home)
@@ -87,7 +89,7 @@ def _work(
     home: "Home",
     membership: "HostMembership",
     gate: "GateProcess",
-    devices: str | None,
+    devices: list[str] | None,
     threads: int | None,
     status: "StatusLine",
 ) -> None:
@@ -101,7 +103,7 @@ def _work(
         home,
         membership,
         gate=gate,
-        devices=devices.split(",") if devices else None,
+        devices=devices,
         threads=threads,
         tell=status.tell,
         show=status.show,

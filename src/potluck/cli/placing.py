@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from potluck.core.errors import MeetingError
+from potluck.core.errors import MeetingError, SettingsError
 from potluck.core.run_options import CommandOptions
+from potluck.core.shell_words import quote
 
 if TYPE_CHECKING:
     from potluck.meeting.home import HostMembership
@@ -20,10 +21,21 @@ class Placement:
     machines: str | None = None
     not_here: bool = False
     is_direct: bool = False
+    devices: str | None = None
 
     @classmethod
     def of(cls, command: CommandOptions) -> "Placement":
-        return cls(machines=command.machines, not_here=command.not_here, is_direct=command.direct)
+        return cls(
+            machines=command.machines,
+            not_here=command.not_here,
+            is_direct=command.direct,
+            devices=command.devices,
+        )
+
+    @property
+    def names_machines(self) -> bool:
+        """Whether something was chosen that only several machines have."""
+        return self.machines is not None or self.not_here or self.is_direct
 
     def request(self, task: "RunTask", here: str, *, name: str | None = None, resume: bool = False) -> "RunRequest":
         """The request to start the run, which the machine named `here` sends to the host."""
@@ -46,13 +58,38 @@ def joined_host(home_dir: Path) -> "HostMembership | None":
     return home.membership() if home.is_joined_now() else None
 
 
-def run_solo(script: Path, arguments: list[str], name: str | None, *, resume: bool) -> NoReturn:
-    """Replace this process by `python script`, which trains on this machine alone and prints progress to stderr."""
+def check_mode(mode: str | None) -> None:
+    """Refuse a `--mode` other than ddp: commands that were written for other programs have it."""
+    if mode not in (None, "ddp"):
+        raise SettingsError(
+            f"--mode {mode} is not known: Potluck trains like DDP, with the whole model on every device",
+            fix="leave --mode out",
+        )
+
+
+def check_devices_are_here(devices: str | None) -> None:
+    """Refuse `--devices` for a run on joined machines: each machine said when it joined what trains there."""
+    if devices is not None:
+        raise SettingsError(
+            "--devices chooses devices of this machine, but the run is for all joined machines",
+            fix=f"train here alone: --solo --devices {quote(devices)}; or join again with: potluck join --devices "
+            f"{quote(devices)}",
+        )
+
+
+def run_solo(
+    script: Path, arguments: list[str], name: str | None, *, resume: bool, devices: str | None = None
+) -> NoReturn:
+    """Replace this process by `python script`, which trains on this machine alone and prints progress to stderr.
+
+    With several `devices`, this process stays and runs the script once on each of them.
+    """
     import os
 
-    from potluck.core.environment import read_environment, solo_variables
-    from potluck.core.errors import SettingsError
+    from potluck.cli.several_devices import train_on_each
+    from potluck.core.environment import read_environment, solo_variables, with_variables
     from potluck.core.run_folder import check_run_name, find_run_folder
+    from potluck.machine.device_list import read_devices
 
     if resume and name is None:
         raise SettingsError("--resume needs to know which run", fix="name it: --experiment-name NAME")
@@ -60,9 +97,13 @@ def run_solo(script: Path, arguments: list[str], name: str | None, *, resume: bo
         check_run_name(name)
     if resume and name is not None:
         find_run_folder(read_environment().runs_dir, name, to_resume=True)
+    chosen = [] if devices is None else read_devices(devices)
+    command, variables = [str(script), *arguments], solo_variables(name, resume=resume)
+    if len(chosen) > 1:
+        sys.exit(train_on_each(command, chosen, variables))
     sys.stdout.flush()
-    command = [sys.executable, str(script), *arguments]
-    os.execve(sys.executable, command, solo_variables(name, resume=resume))  # noqa: S606  no shell is the point
+    placed = with_variables({**variables, **({"POTLUCK_DEVICE": chosen[0]} if chosen else {})})
+    os.execve(sys.executable, [sys.executable, *command], placed)  # noqa: S606  no shell is the point
 
 
 def train_together(
@@ -70,12 +111,13 @@ def train_together(
 ) -> int | None:
     """Start the run on the cluster, follow it, return its exit code; None if this machine has joined no host."""
     if joined_host(home_dir) is None:
-        if placement != Placement():
+        if placement.names_machines:
             raise MeetingError(
                 "this machine has not joined a host, so there are no other machines",
                 fix="join one with the line that potluck host prints, or leave --not-here, --machines and --direct out",
             )
         return None
+    check_devices_are_here(placement.devices)
     from potluck.cli.following import follow_run
     from potluck.core.settings import given_values
     from potluck.meeting.client.cluster import ClusterClient

@@ -65,14 +65,14 @@ def profile(
                 save_profile(environment.home, one)
             _show_all(measured, global_batch, as_json=as_json)
             return
-    from potluck.core.environment import read_launch
+    from potluck.core.environment import read_threads
     from potluck.engine.compute.device import choose_device, use_threads
     from potluck.measuring.profile_store import profile_file
     from potluck.workloads.models import find_model
     from potluck.workloads.profiling import measure_and_keep
 
     chosen = choose_device(device)
-    use_threads(read_launch().num_threads)
+    use_threads(read_threads())
     size = model_size or find_model(model).default_size
     warn(f"measuring {model}-{size} on {chosen}: first what fits into its memory, then for about {seconds:g} s")
     stored = measure_and_keep(

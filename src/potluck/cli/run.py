@@ -25,7 +25,8 @@ def run(
     Options of potluck run stand before the script, those of the script after it.
     """
     from potluck.cli.following import follow_run
-    from potluck.cli.placing import Placement, run_solo
+    from potluck.cli.naming import take_experiment_name
+    from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
     from potluck.core.environment import read_environment
     from potluck.core.errors import MeetingError
     from potluck.core.shell_words import quote
@@ -39,16 +40,19 @@ def run(
 
     command = CommandOptions(**given(flags))
     check_outlet(command.log_to)
+    check_mode(command.mode)
+    name = take_experiment_name(name)
     if not script.is_file():
         raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
     placement = Placement.of(command)
     if command.solo:
-        if folder is not None or command.log_to is not None or placement != Placement():
+        if folder is not None or command.log_to is not None or placement.names_machines:
             raise MeetingError(
                 "--solo trains on this machine alone, in this folder",
                 fix="leave --folder, --log-to, --not-here, --machines and --direct out, or leave --solo out",
             )
-        run_solo(script, arguments or [], name, resume=resume)
+        run_solo(script, arguments or [], name, resume=resume, devices=command.devices)
+    check_devices_are_here(command.devices)
     home = Home(read_environment().home)
     if home.membership() is None:
         raise MeetingError(

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from potluck.core.ranks import ranks_at_lighthouse, read_ranks
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -52,7 +54,10 @@ class Launch:
     """POTLUCK_SHARE: this worker's share of every global batch, set by hand, in proportion to other workers' shares."""
 
     master: tuple[str, int] | None
-    """Address and port from flags, else MASTER_ADDR and MASTER_PORT as torchrun sets them; None for a single worker."""
+    """Address and port from flags, else MASTER_ADDR and MASTER_PORT as torchrun sets them; None for a single worker.
+
+    The address is empty for a worker 0 that was given none: it uses its machine's own.
+    """
 
     rank: int
     local_rank: int
@@ -88,14 +93,17 @@ class Launch:
     lan_address: str | None = None
     """POTLUCK_LAN_ADDRESS: where other machines reach this one past its gate; NCCL's interface is on that route."""
 
+    notes: tuple[str, ...] = ()
+    """What a person should know about the variables of the launch: sentences to print."""
+
     @property
     def is_alone(self) -> bool:
         return self.lighthouse is None and self.master is None
 
     @property
     def is_seen(self) -> bool:
-        """Whether a user sees this worker's output: rank 0's, unless an agent started the worker."""
-        return self.decides
+        """Whether a user sees this worker's output: the first worker's on each machine, unless an agent started it."""
+        return self.lighthouse is None and self.local_rank == 0
 
     @property
     def decides(self) -> bool:
@@ -106,33 +114,48 @@ class Launch:
 def read_launch(master: tuple[str, int] | None = None) -> Launch:
     """Read the Launch from Potluck's variables and torchrun's; `master`, from flags, overrides MASTER_ADDR and port."""
     get = os.environ.get
-    world_size, rank = int(get("WORLD_SIZE") or 1), int(get("RANK") or 0)
-    address, port = get("MASTER_ADDR"), get("MASTER_PORT")
-    if master is None and address:
-        master = (address, int(port or DEFAULT_PORT))
-    threads = int(get("POTLUCK_THREADS") or 0)
-    if not threads and get("TORCHELASTIC_RUN_ID"):
-        threads = max(1, len(os.sched_getaffinity(0)) // int(get("LOCAL_WORLD_SIZE") or 1))
+    lighthouse, (gate, gate_run) = get("POTLUCK_LIGHTHOUSE"), read_gate()
+    ranks = read_ranks(os.environ, master) if lighthouse is None else ranks_at_lighthouse(os.environ)
     return Launch(
-        lighthouse=get("POTLUCK_LIGHTHOUSE"),
+        lighthouse=lighthouse,
         secret=get("POTLUCK_SECRET") or "",
-        worker=int(get("POTLUCK_WORKER") or rank),
-        expected=int(get("POTLUCK_WORKERS") or world_size),
+        worker=int(get("POTLUCK_WORKER") or ranks.rank),
+        expected=int(get("POTLUCK_WORKERS") or ranks.world_size),
         share=int(share) if (share := get("POTLUCK_SHARE")) else None,
-        master=master if world_size > 1 else None,
-        rank=rank,
-        local_rank=int(get("LOCAL_RANK") or 0),
-        num_threads=threads or None,
+        master=None if ranks.master_addr is None else (ranks.master_addr, ranks.master_port or DEFAULT_PORT),
+        rank=ranks.rank,
+        local_rank=ranks.local_rank,
+        num_threads=read_threads(),
         has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         run=get("POTLUCK_RUN"),
         device=get("POTLUCK_DEVICE"),
         resume=get("POTLUCK_RESUME") == "1",
-        gate=get("POTLUCK_GATE"),
-        gate_run=get("POTLUCK_GATE_RUN") or "",
+        gate=gate,
+        gate_run=gate_run,
         address=get("POTLUCK_ADDRESS"),
         gradient_address=get("POTLUCK_GRADIENT_ADDRESS"),
         lan_address=get("POTLUCK_LAN_ADDRESS"),
+        notes=ranks.notes,
     )
+
+
+def read_threads() -> int | None:
+    """How many threads a worker uses: Launch explains num_threads."""
+    get = os.environ.get
+    threads = int(get("POTLUCK_THREADS") or 0)
+    if not threads and get("TORCHELASTIC_RUN_ID"):
+        threads = max(1, len(os.sched_getaffinity(0)) // int(get("LOCAL_WORLD_SIZE") or 1))
+    return threads or None
+
+
+def read_gate() -> tuple[str | None, str]:
+    """The socket of this machine's gate, if there is one, and the id by which it knows the run."""
+    return os.environ.get("POTLUCK_GATE"), os.environ.get("POTLUCK_GATE_RUN") or ""
+
+
+def read_experiment_name() -> str | None:
+    """EXPERIMENT_NAME: the run's name for commands that are given none."""
+    return os.environ.get("EXPERIMENT_NAME") or None
 
 
 def is_in_notebook() -> bool:
@@ -166,9 +189,26 @@ def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
 
 
 def solo_variables(run: str | None, *, resume: bool) -> dict[str, str]:
-    """This process's environment variables for a script that trains on this machine alone, as the run of that name."""
+    """Variables for a script that trains on this machine alone, as the run of that name."""
     named = {} if run is None else {"POTLUCK_RUN": run}
-    return with_variables({**named, **({"POTLUCK_RESUME": "1"} if resume else {})})
+    return {**named, **({"POTLUCK_RESUME": "1"} if resume else {})}
+
+
+def with_workers_of_one_machine(devices: list[str], port: int, more: Mapping[str, str]) -> list[dict[str, str]]:
+    """The environment variables of one worker for each device of this machine, as torchrun would set them."""
+    threads = max(1, len(os.sched_getaffinity(0)) // len(devices))
+    shared = {
+        "WORLD_SIZE": str(len(devices)),
+        "LOCAL_WORLD_SIZE": str(len(devices)),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "POTLUCK_THREADS": os.environ.get("POTLUCK_THREADS") or str(threads),
+        **more,
+    }
+    return [
+        with_variables({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "POTLUCK_DEVICE": device})
+        for rank, device in enumerate(devices)
+    ]
 
 
 def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:

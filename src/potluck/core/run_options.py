@@ -15,9 +15,14 @@ MODEL, DATA, TRAINING, MACHINES, OUTPUT = "Model", "Data", "Training", "Machines
 PANELS = (MODEL, DATA, TRAINING, MACHINES, OUTPUT)
 
 
-def option(default: Any, panel: str, help_text: str, *, flags: str = "", **limits: float) -> Any:
-    """A field of an options class. `flags`: spellings on the command line, if not --name; `limits`: pydantic's."""
-    metadata = {"description": help_text, "panel": panel, "flags": flags, **limits}
+def option(
+    default: Any, panel: str, help_text: str, *, flags: str = "", is_hidden: bool = False, **limits: float
+) -> Any:
+    """A field of an options class. `flags`: spellings on the command line, if not --name; `limits`: pydantic's.
+
+    `is_hidden`: `--help` does not show the flag, which is there only for commands written for other programs.
+    """
+    metadata = {"description": help_text, "panel": panel, "flags": flags, "is_hidden": is_hidden, **limits}
     return dataclasses.field(default=default, metadata=metadata)
 
 
@@ -137,6 +142,13 @@ class CommandOptions:
     solo: bool = option(False, MACHINES, "Train on this machine alone; leave joined machines out.", flags="--solo")
     not_here: bool = option(False, MACHINES, "Train on the other machines, not on this one.", flags="--not-here")
     machines: str | None = option(None, MACHINES, "Only these, by name: rosa,lily. Everyone by default.")
+    devices: str | None = option(
+        None,
+        MACHINES,
+        "With --solo, or on a machine that has joined nothing: how many devices train, or which, like cuda:0,cpu; one "
+        "worker each.",
+    )
+    mode: str | None = option(None, MACHINES, "Only ddp, which is what Potluck does.", is_hidden=True)
     direct: bool = option(
         False,
         MACHINES,

@@ -28,7 +28,7 @@ from potluck.engine.order.seeding import seed_all
 from potluck.engine.run import Run
 from potluck.engine.steps.journal import Journal, Watcher
 from potluck.engine.steps.parts import RunParts
-from potluck.engine.telling import ScriptTeller
+from potluck.engine.telling import LinePrinter, MachineTeller, ScriptTeller, who_shows_what
 from potluck.events.log import EventLog
 from potluck.events.types import RunStarted
 from potluck.gates.exposing import GateLine
@@ -100,8 +100,15 @@ def start(
         if value is not None and value < 1:
             raise SettingsError(f"{option} cannot be {value}", fix=f"give {option} a value of at least 1")
     environment, launch = read_environment(), read_launch(options.master)
-    watchers = [] if watch is None else [watch]
     tells = watch is None and launch.is_seen and not (quiet or environment.is_quiet)
+
+    def make_watchers(folder: RunFolder) -> list[Watcher]:
+        if not tells:
+            return [] if watch is None else [watch]
+        return [ScriptTeller(folder.path) if launch.rank == 0 else MachineTeller(folder.path, environment.machine)]
+
+    if tells and launch.rank > 0:
+        LinePrinter().write(who_shows_what(environment.machine, launch))
     return _assemble(
         options,
         environment,
@@ -109,7 +116,7 @@ def start(
         runs_dir=environment.runs_dir if runs_dir is None else Path(runs_dir),
         profile_name=profile_name,
         settings=settings,
-        make_watchers=lambda folder: [ScriptTeller(folder.path)] if tells else watchers,
+        make_watchers=make_watchers,
     )
 
 
@@ -137,9 +144,9 @@ def _assemble(
     else:
         from potluck.engine.group.launch import Launched  # noqa: PLC0415  torchft is not needed alone
 
-        if launch.decides:
-            name = claim_folder(runs_dir, name, resume=resume).name
         launched = Launched(launch, environment.machine, backend=options.backend, device=device)
+        if launch.decides:
+            name = claim_folder(runs_dir, launch.run or name, resume=resume or launch.resume).name
         folder = claim_folder(runs_dir, launched.agree_on_name(name), resume=True)
         resume = resume or (launch.resume and bool(checkpoint_files(folder.checkpoints_dir)))
     recorded = dict(settings or _script_settings(options, device))
@@ -162,6 +169,8 @@ def _assemble(
                 versions={"potluck": __version__, "torch": str(torch.__version__), "python": platform.python_version()},
             )
         )
+        for note in (*launch.notes, *(() if launched is None else launched.notes)):
+            journal.say(note)
         restored = read_state(
             folder,
             journal,

@@ -1,6 +1,7 @@
 """Progress of a run as lines of text: a terminal and a script's stderr show the same words."""
 
 from potluck.core.words import counted, duration, listed, number
+from potluck.events.recent_speed import RecentSpeed
 from potluck.events.state import RunState
 from potluck.events.types import BackendChosen, EpochEnded, GroupChanged, PlanChanged, StepCommitted, TrainingBegan
 
@@ -23,6 +24,16 @@ def step_line(step: StepCommitted, state: RunState, samples_per_s: float, step_s
     where = f"epoch {step.epoch + 1}/{state.num_epochs}  step {step.step}/{state.last_step}"
     left = duration((state.last_step - step.step) * step_s)
     return f"{where}  {step_numbers(step, samples_per_s)}  {left} left"
+
+
+def own_step_line(step: StepCommitted, state: RunState, own: tuple[str, int], speed: RecentSpeed) -> str:
+    """Step, one machine's name and share of the batch (`own`), its part of the throughput, and the time left."""
+    machine, share = own
+    own_samples_per_s = speed.samples_per_s * share / step.samples if step.samples else 0.0
+    speeds = f"{own_samples_per_s:,.0f} of {speed.samples_per_s:,.0f} samples/s"
+    part = f"{machine} {share} of {step.samples} samples  {speeds}"
+    left = duration((state.last_step - step.step) * speed.step_s)
+    return f"step {step.step}/{state.last_step}  {part}  {left} left"
 
 
 def epoch_line(ended: EpochEnded, state: RunState) -> str:

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from potluck.core.environment import read_launch
+from potluck.core.environment import read_gate
 from potluck.engine.group.listening import Listening, make_store, open_gloo
 
 
@@ -21,10 +21,8 @@ class Met:
 
 def meet(wanted: dict[str, Any], timeout: timedelta) -> Met:
     """Rank 0 opens the store at `meeting` and `port`; every rank listens at its own `address`."""
-    launch = read_launch()
-    listening = Listening(
-        address=wanted["address"], gradient_address=wanted["address"], gate=launch.gate, run=launch.gate_run
-    )
+    gate, gate_run = read_gate()
+    listening = Listening(address=wanted["address"], gradient_address=wanted["address"], gate=gate, run=gate_run)
     line = listening.open_line() if wanted["rank"] == 0 else None
     if wanted["rank"] == 0:
         store = make_store(wanted["meeting"], wanted["port"], timeout)

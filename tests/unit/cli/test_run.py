@@ -1,5 +1,8 @@
 """`potluck run` before anything is started: its options, and what it says on a machine that has joined nothing."""
 
+import subprocess
+import sys
+
 import pytest
 from typer.testing import CliRunner
 
@@ -45,3 +48,30 @@ def test_a_run_name_with_an_accent_is_refused_with_the_letters_that_are_not(work
     with pytest.raises(PotluckError, match="cannot name a run") as told:
         run("--solo", "--experiment-name", "été", "mine.py")
     assert "a to z" in told.value.fix
+
+
+def test_underscores_are_dashes_before_the_script_and_the_scripts_own_after_it(workplace):
+    (workplace / "mine.py").write_text("import sys; print(sys.argv[1:])")
+    with pytest.raises(PotluckError, match="has not joined a host"):
+        run("--experiment_name", "one_run", "mine.py", "--max_steps", "3")
+    command = [
+        sys.executable,
+        "-m",
+        "potluck",
+        "run",
+        "--solo",
+        "--experiment_name",
+        "one_run",
+        "mine.py",
+        "--max_steps=3",
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "['--max_steps=3']\n"
+
+
+def test_devices_are_chosen_for_a_run_on_this_machine_alone(workplace):
+    (workplace / "mine.py").write_text("")
+    with pytest.raises(PotluckError, match="for all joined machines") as told:
+        run("--devices", "cpu,cpu", "mine.py")
+    assert "--solo --devices cpu,cpu" in told.value.fix
+    assert "potluck join --devices cpu,cpu" in told.value.fix

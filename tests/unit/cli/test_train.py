@@ -210,3 +210,52 @@ def test_a_folder_that_cannot_be_made_is_told(potluck, workplace):
     assert code == 1
     assert "cannot be made" in output
     assert "POTLUCK_RUNS_DIR" in output
+
+
+@pytest.mark.parametrize("spelled", [("--max_steps", "2"), ("--max_steps=2",), ("--max-steps", "2")])
+def test_an_options_name_may_have_underscores(potluck, workplace, spelled):
+    name = "with_under_scores"  # a value keeps them
+    code, output = potluck(
+        *TINY, *spelled, "--gradient_checkpointing", "--mixed_precision", "no", "--experiment_name", name
+    )
+    assert code == 0, output
+    recorded = yaml.safe_load((workplace / "experiments" / name / "run.yaml").read_text())
+    assert (recorded["max_steps"], recorded["gradient_checkpointing"]) == (2, True)
+
+
+def test_the_variable_names_the_run_unless_the_flag_does(potluck, workplace, monkeypatch):
+    monkeypatch.setenv("EXPERIMENT_NAME", "by-variable")
+    code, output = potluck(*TINY, "--max-steps", 1)
+    assert code == 0, output
+    assert "the run is called by-variable, by the variable EXPERIMENT_NAME" in output
+    assert (workplace / "experiments" / "by-variable").is_dir()
+    code, output = potluck(*TINY, "--max-steps", 1, "--experiment-name", "by-flag")
+    assert code == 0, output
+    assert "the run is called by-flag; EXPERIMENT_NAME=by-variable is not used" in output
+    assert (workplace / "experiments" / "by-flag").is_dir()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "fix"),
+    [
+        (["--mode", "fsdp"], "--mode fsdp is not known", "leave --mode out"),
+        (["--devices", "2"], "--devices 2 are too many: this machine has 1 device: cpu", "--devices cpu,cpu"),
+        (["--devices", "0"], "leaves nothing to train on", "--devices 1"),
+        (["--devices", "Card 1"], "'Card 1' names no device", "--devices cuda:0,cpu"),
+        (["--devices", "cpu,"], "'' names no device", "--devices cuda:0,cpu"),
+        (["--devices", "cpu", "--device", "cpu"], "both --device and --devices", "keep one"),
+        (["--master-addr", "10.0.0.1"], "RANK and WORLD_SIZE are not set", "export RANK=0"),
+    ],
+)
+def test_an_option_of_another_program_is_answered_with_the_fix(potluck, workplace, arguments, error, fix):
+    code, output = potluck("train", "--model-size", "tiny", *arguments)
+    assert code == 1, output
+    assert error in output
+    assert fix in output
+    assert not (workplace / "experiments").exists()
+
+
+def test_the_line_of_an_old_guide_trains(potluck, workplace):
+    code, output = potluck("train", "--mode", "ddp", "--devices", 1, *TINY[1:-2], "--max_steps", 2)
+    assert code == 0, output
+    assert "2 of 2" in output

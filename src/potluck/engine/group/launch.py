@@ -4,6 +4,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from torchft.coordination import LighthouseServer
 
 from potluck.core.environment import Launch
 from potluck.core.errors import GroupError
-from potluck.engine.group.addresses import address_towards, host_and_port
+from potluck.engine.group.addresses import address_towards, answers, host_and_port, is_own, own_address
 from potluck.engine.group.backend import check_backend
 from potluck.engine.group.lighthouse import start_lighthouse
 from potluck.engine.group.listening import Listening, make_store
@@ -21,13 +22,14 @@ from potluck.engine.group.place import Place
 from potluck.engine.group.stderr_capture import NativeNoise
 
 _MEET_S = 60.0
+_ANSWER_S = 2.0
 
 
 class Launched:
     """One of several workers, with what it starts and stops for the group."""
 
     def __init__(self, launch: Launch, machine: str, *, backend: str, device: torch.device) -> None:
-        self._launch = launch
+        self._launch, self.notes = _settle_on_master(launch)
         self._backend = check_backend(backend)
         self._device = device
         self._machine = machine
@@ -91,6 +93,33 @@ class Launched:
             self._lighthouse.shutdown()
         if self._noise is not None:
             self._noise.close()
+
+
+def _settle_on_master(launch: Launch) -> tuple[Launch, tuple[str, ...]]:
+    """The launch with an address for worker 0, and notes for a person about how the workers meet.
+
+    GroupError if two machines are worker 0, as when the same line was typed on both.
+    """
+    if launch.master is None or launch.rank > 0 or launch.has_agent_store:
+        return launch, ()
+    (host, port), last = launch.master, launch.expected - 1
+    if not host:
+        host = own_address()
+        line = f"export RANK=1 WORLD_SIZE={launch.expected} MASTER_ADDR={host} MASTER_PORT={port}"
+        each = "on the other machine" if last == 1 else f"on each other machine, with RANK=1 to RANK={last}"
+        note = f"MASTER_ADDR is not set: worker 0 uses this machine's address. Type {each}: {line}"
+        return replace(launch, master=(host, port)), (f"{note}; then the same command as here",)
+    if is_own(host):
+        return launch, ()
+    if answers(host, port, _ANSWER_S):
+        raise GroupError(
+            f"two machines have RANK=0: this one, and {host}, where worker 0 answers at port {port}",
+            fix=f"here: export RANK=1{'' if last == 1 else f', or another number up to {last} that no worker has'}",
+        )
+    return launch, (
+        f"this is worker 0 (RANK=0), but MASTER_ADDR={host} is no address of this machine: if worker 0 is to be there, "
+        "end this with Ctrl-C and export RANK=1",
+    )
 
 
 def where_to_listen(launch: Launch, lighthouse: str) -> Listening:
