@@ -10,7 +10,7 @@ from potluck.machine.software import find_devices
 _NAME = re.compile(r"[a-z][a-z0-9_]*(:[0-9]+)?")
 
 
-def read_devices(text: str, find: Callable[[], list[str]] = find_devices) -> list[str]:
+def read_devices(text: str, find: Callable[[], list[str]] = lambda: find_devices()[0]) -> list[str]:
     """The devices, one worker each: the first ones for a number, else names like cuda:0,cpu; a name may be repeated."""
     words = [word.strip() for word in text.split(",")]
     if len(words) == 1 and words[0].isascii() and words[0].isdigit():
