@@ -78,7 +78,7 @@ def check_devices_are_here(devices: str | None) -> None:
 
 
 def run_solo(
-    script: Path, arguments: list[str], name: str | None, *, resume: bool, devices: str | None = None
+    script: Path, arguments: list[str], name: str | None, env: list[str], *, resume: bool, devices: str | None = None
 ) -> NoReturn:
     """Replace this process by `python script`, which trains on this machine alone and prints progress to stderr.
 
@@ -89,6 +89,8 @@ def run_solo(
     from potluck.cli.several_devices import train_on_each
     from potluck.core.environment import read_environment, solo_variables, with_variables
     from potluck.core.run_folder import check_run_name, find_run_folder
+    from potluck.core.run_variables import parse_variables
+    from potluck.core.settings import recorded_variables
     from potluck.machine.device_list import read_devices
 
     if resume and name is None:
@@ -96,9 +98,10 @@ def run_solo(
     if name is not None:
         check_run_name(name)
     if resume and name is not None:
-        find_run_folder(read_environment().runs_dir, name, to_resume=True)
+        folder = find_run_folder(read_environment().runs_dir, name, to_resume=True)
+        env = env or recorded_variables(folder)
     chosen = [] if devices is None else read_devices(devices)
-    command, variables = [str(script), *arguments], solo_variables(name, resume=resume)
+    command, variables = [str(script), *arguments], solo_variables(name, parse_variables(env), resume=resume)
     if len(chosen) > 1:
         sys.exit(train_on_each(command, chosen, variables))
     sys.stdout.flush()

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from potluck.cli.flags import given, takes_flags
-from potluck.core.run_options import CommandOptions
+from potluck.core.run_options import ENV_HELP, MACHINES, CommandOptions
 
 
 @takes_flags(CommandOptions, without=("config",))
@@ -18,6 +18,7 @@ def run(
     ] = None,
     name: Annotated[str | None, typer.Option("--experiment-name", help="The run's folder on the host.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
+    env: Annotated[list[str] | None, typer.Option(help=ENV_HELP, rich_help_panel=MACHINES, show_default=False)] = None,
     **flags: Any,
 ) -> None:
     """Run your own training script on every machine that has joined: potluck run train.py --epochs 3.
@@ -29,6 +30,7 @@ def run(
     from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
     from potluck.core.environment import read_environment
     from potluck.core.errors import MeetingError
+    from potluck.core.run_variables import parse_variables
     from potluck.core.shell_words import quote
     from potluck.core.words import counted
     from potluck.meeting.client.cluster import ClusterClient
@@ -44,6 +46,8 @@ def run(
     name = take_experiment_name(name)
     if not script.is_file():
         raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
+    variables = env or []
+    parse_variables(variables)
     placement = Placement.of(command)
     if command.solo:
         if folder is not None or command.log_to is not None or placement.names_machines:
@@ -51,7 +55,7 @@ def run(
                 "--solo trains on this machine alone, in this folder",
                 fix="leave --folder, --log-to, --not-here, --machines and --direct out, or leave --solo out",
             )
-        run_solo(script, arguments or [], name, resume=resume, devices=command.devices)
+        run_solo(script, arguments or [], name, variables, resume=resume, devices=command.devices)
     check_devices_are_here(command.devices)
     home = Home(read_environment().home)
     if home.membership() is None:
@@ -65,7 +69,9 @@ def run(
         bundle = pack(packed, script.absolute())
         cluster.send_bundle(bundle)
         needed = requirements(imported_packages(packed, Path(bundle.entry)))
-        task = RunTask(bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [], requirements=needed)
+        task = RunTask(
+            bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [], requirements=needed, env=variables
+        )
         started = cluster.start(placement.request(task, cluster.membership.machine, name=name, resume=resume))
         print(
             f"{script.name} and its folder: {counted(bundle.num_files, 'file')}, "

@@ -65,8 +65,9 @@ def _train_here(layers: list[dict[str, Any]], launch: "Launch", log_to: str | No
     import logging
 
     from potluck.cli.display import show_training
-    from potluck.core.environment import read_environment
+    from potluck.core.environment import add_variables, read_environment
     from potluck.core.run_folder import RunFolder, free_run_name
+    from potluck.core.run_variables import parse_variables
     from potluck.core.settings import check_resumable, resolve
     from potluck.events.state import RunState
     from potluck.events.types import Record
@@ -77,6 +78,7 @@ def _train_here(layers: list[dict[str, Any]], launch: "Launch", log_to: str | No
     logging.getLogger("potluck").setLevel(logging.INFO)
     environment = read_environment()
     asked, recorded = resolve(layers, environment.runs_dir)
+    add_variables(parse_variables(asked.env))
     if not launch.is_alone and launch.is_seen:
         from potluck.cli.looking import look_here
 

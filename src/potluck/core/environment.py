@@ -188,10 +188,10 @@ def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     return with_variables({"POTLUCK_NAME": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
 
 
-def solo_variables(run: str | None, *, resume: bool) -> dict[str, str]:
-    """Variables for a script that trains on this machine alone, as the run of that name."""
+def solo_variables(run: str | None, given: Mapping[str, str], *, resume: bool) -> dict[str, str]:
+    """Variables for a script that trains on this machine alone, as the run of that name, with the `given` ones."""
     named = {} if run is None else {"POTLUCK_RUN": run}
-    return {**named, **({"POTLUCK_RESUME": "1"} if resume else {})}
+    return {**run_variables(given), **named, **({"POTLUCK_RESUME": "1"} if resume else {})}
 
 
 def with_workers_of_one_machine(devices: list[str], port: int, more: Mapping[str, str]) -> list[dict[str, str]]:
@@ -209,6 +209,17 @@ def with_workers_of_one_machine(devices: list[str], port: int, more: Mapping[str
         with_variables({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "POTLUCK_DEVICE": device})
         for rank, device in enumerate(devices)
     ]
+
+
+def run_variables(given: Mapping[str, str]) -> dict[str, str]:
+    """The variables of `--env` for a worker, with their names in POTLUCK_ENV, so that the worker can record them."""
+    return {**given, "POTLUCK_ENV": ",".join(given)} if given else {}
+
+
+def read_run_variables() -> list[str]:
+    """The variables that were given with `--env`, as NAME=VALUE."""
+    names = (os.environ.get("POTLUCK_ENV") or "").split(",")
+    return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
 
 
 def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from potluck.core.environment import DEFAULT_PORT
 
 MODEL, DATA, TRAINING, MACHINES, OUTPUT = "Model", "Data", "Training", "Machines", "Output"
 PANELS = (MODEL, DATA, TRAINING, MACHINES, OUTPUT)
+ENV_HELP = "NAME=VALUE, a variable for every worker on every machine; recorded in run.yaml. May be repeated."
 
 
 def option(
@@ -121,6 +122,8 @@ class TrainOptions(RunOptions, LearningOptions, WorkloadOptions):
         flags="--enable-profiling/--no-profiling",
     )
     memory_limit: str | None = option(None, MACHINES, "What training may use on the CPU, like 2G; needs profiling.")
+
+    env: tuple[str, ...] = option((), MACHINES, ENV_HELP)
 
     def but(self, **changes: Any) -> "TrainOptions":
         """A copy with some options changed."""

@@ -8,8 +8,9 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from potluck.core.errors import SettingsError, did_you_mean
-from potluck.core.run_folder import find_run_folder, newest_run_folder
+from potluck.core.run_folder import RunFolder, find_run_folder, newest_run_folder
 from potluck.core.run_options import TrainOptions
+from potluck.core.run_variables import as_words, parse_variables
 from potluck.core.yaml_file import read_yaml
 
 # The folder has the name, and resuming and addresses concern a single start: whoever repeats a run chooses them anew.
@@ -49,12 +50,21 @@ def read_recorded_settings(path: Path) -> dict[str, Any]:
     return read_settings_file(path)
 
 
+def recorded_variables(folder: RunFolder) -> list[str]:
+    """The variables that a script's run was started with, by its run.yaml."""
+    content = read_yaml(folder.settings_file)
+    found = content.get("env") if isinstance(content, dict) else None
+    return [str(word) for word in found] if isinstance(found, list) else []
+
+
 def make_settings(values: dict[str, Any], *, source: str = "the command line") -> TrainOptions:
     """Checked options from plain values; the SettingsError for a wrong value names `source`."""
     wrong = [
         (f"unknown key {key!r} in {source}", did_you_mean(key, sorted(_NAMES))) for key in values if key not in _NAMES
     ]
     known = {key: value for key, value in values.items() if key in _NAMES}
+    if isinstance(known.get("env"), dict):
+        known["env"] = as_words(known["env"])
     if known.get("mixed_precision") is False:
         known["mixed_precision"] = "no"  # YAML reads a bare no as false
     try:
@@ -65,6 +75,7 @@ def make_settings(values: dict[str, Any], *, source: str = "the command line") -
             wrong.append((f"{key} in {source} cannot be {problem['input']!r}", f"{key}: {problem['msg'].lower()}"))
     if wrong:
         raise SettingsError("; ".join(what for what, _ in wrong), fix="; ".join(fix for _, fix in wrong))
+    parse_variables(settings.env, "--env" if source == "the command line" else f"env in {source}")
     if settings.global_batch is not None and settings.batch_size is not None:
         raise SettingsError(
             "both global_batch and batch_size are set",

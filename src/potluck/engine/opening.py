@@ -46,14 +46,14 @@ def record_settings(folder: RunFolder, values: dict[str, Any], *, is_script: boo
 
 
 def what_was_typed(folder: RunFolder) -> dict[str, Any]:
-    """Script, arguments and bundle as the host recorded them: each machine runs a copy, under another path."""
+    """The command line as the host recorded it: each machine runs a copy of the script, under another path."""
     try:
         known = yaml.safe_load(folder.settings_file.read_text())
     except (OSError, yaml.YAMLError, UnicodeDecodeError):
         return {}
     if not isinstance(known, dict) or not known.get("bundle"):
         return {}
-    return {key: known[key] for key in ("script", "arguments", "bundle") if key in known}
+    return {key: known[key] for key in ("script", "arguments", "bundle", "env") if key in known}
 
 
 def read_state(

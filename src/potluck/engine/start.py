@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from potluck.core.checkpoint_names import checkpoint_files
-from potluck.core.environment import Environment, Launch, read_environment, read_launch
+from potluck.core.environment import Environment, Launch, read_environment, read_launch, read_run_variables
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder
 from potluck.core.run_options import RunOptions
@@ -223,7 +223,9 @@ def _assemble(
 
 def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any]:
     """The content of run.yaml for a run that a script started."""
+    variables = read_run_variables()
     return {
+        **({"env": variables} if variables else {}),
         "script": sys.argv[0],
         "arguments": sys.argv[1:],
         "seed": options.seed,

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from potluck.core.printable import printable
+from potluck.core.run_variables import MOST_VARIABLES
 from potluck.core.states import Order, WorkerPhase
 from potluck.machine.parity import ParityReading
 from potluck.meeting.questions import Answer, Ask
@@ -190,8 +191,15 @@ class RunTask(WireMessage):
     bundle: Digest | None = None
     entry: Short = ""
     arguments: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=1000)
+    env: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=MOST_VARIABLES)
+    """Of a script: variables for every worker, as NAME=VALUE; a built-in model has them in its settings."""
     requirements: dict[Name, Requirement] = Field(default={}, max_length=1000)
     """Of the packages that the script imports: the distributions on the machine that started the run."""
+
+    @property
+    def env_words(self) -> list[str]:
+        """The variables that the user gives to every worker, as NAME=VALUE."""
+        return self.env if self.settings is None else list(self.settings.get("env") or [])
 
 
 class Assignment(WireMessage):

@@ -193,6 +193,8 @@ def _repeat(view: RunView) -> tuple[str, ...]:
     settings: dict[str, Any] = view.settings
     if "script" in settings:
         words = [*(["potluck", "run"] if settings.get("bundle") else ["python"]), settings["script"]]
+        if words[0] == "potluck":
+            words[2:2] = [part for word in settings.get("env") or [] for part in ("--env", word)]
         return (" ".join(quote(str(word)) for word in [*words, *(settings.get("arguments") or [])]),)
     if not settings:
         return ()

@@ -11,6 +11,7 @@ from potluck.core.disk import as_disk_error
 from potluck.core.errors import MeetingError, PotluckError
 from potluck.core.pip_lines import pip_install
 from potluck.core.run_folder import RunFolder
+from potluck.core.run_variables import parse_variables
 from potluck.meeting.agent.messages import AgentPlace, RunPrepared
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.home import Home, HostMembership
@@ -27,6 +28,7 @@ def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepa
     """Claim the run's folder, and fetch the checkpoint and the script that the assignment asks for."""
     membership, working_folder, failure = place.membership, Path.cwd(), ""
     try:
+        parse_variables(assignment.task.env_words)
         if assignment.runs_dir is None:
             claim_folder(folder, assignment.run_id, is_resumed=assignment.is_resumed)
         if assignment.fetches_checkpoint:

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from potluck.core.environment import gate_variables
+from potluck.core.environment import gate_variables, run_variables
+from potluck.core.run_variables import parse_variables
 from potluck.engine.group.addresses import address_towards
 from potluck.gates.loopback import address_of
 from potluck.meeting.agent.messages import AgentPlace
@@ -19,6 +20,7 @@ def worker_environments(
     membership = place.membership
     addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
     shared = {
+        **run_variables(parse_variables(assignment.task.env_words)),
         "POTLUCK_LIGHTHOUSE": f"http://{addresses[gates.host]}:{assignment.lighthouse_port}",
         **gate_variables(place.gate, assignment.run_id, addresses[membership.machine]),
         "POTLUCK_SECRET": assignment.secret,

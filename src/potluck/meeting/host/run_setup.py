@@ -7,7 +7,7 @@ import yaml
 from potluck.core.atomic import write_text
 from potluck.core.errors import MeetingError
 from potluck.core.run_folder import RunFolder, create_run_folder, find_run_folder, free_run_name
-from potluck.core.settings import check_resumable, resolve, settings_to_record
+from potluck.core.settings import check_resumable, recorded_variables, resolve, settings_to_record
 from potluck.meeting.wire import RunRequest, RunTask
 
 
@@ -41,9 +41,13 @@ def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunT
     task = request.task
     is_resumed = request.name is not None and (runs_dir / request.name / "run.yaml").is_file() and request.resume
     if is_resumed:
-        return find_run_folder(runs_dir, str(request.name)), task, True
+        folder = find_run_folder(runs_dir, str(request.name))
+        if not task.env:
+            task = task.model_copy(update={"env": recorded_variables(folder)})
+        return folder, task, True
     folder = create_run_folder(runs_dir, request.name or free_run_name(runs_dir, Path(task.entry).stem))
-    _record(folder, {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle})
+    variables = {"env": task.env} if task.env else {}
+    _record(folder, {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle, **variables})
     return folder, task, False
 
 

@@ -58,7 +58,12 @@ def show_run(record: RunRecord, reading: RunReading, absent: frozenset[str]) -> 
         "started_by": record.started_by,
         "started_at": record.started_at,
         "folder": str(record.folder),
-        "settings": record.task.settings or {"script": record.task.entry, "arguments": record.task.arguments},
+        "settings": record.task.settings
+        or {
+            "script": record.task.entry,
+            "arguments": record.task.arguments,
+            "env": record.task.env,
+        },
         "what": record.task.entry or str((record.task.settings or {}).get("model", "")),
         "step": pace.step,
         "last_step": reading.last_step,

@@ -9,6 +9,7 @@ from pathlib import Path, PurePosixPath
 from pathspec import GitIgnoreSpec, RegexPattern
 
 from potluck.core.errors import BundleError, MeetingError
+from potluck.core.run_variables import parse_variables
 from potluck.core.shell_words import quote
 from potluck.meeting.wire import RunTask
 
@@ -96,7 +97,7 @@ def check_entry(folder: Path, entry: Path) -> str:
 
 
 def check_script(task: RunTask) -> RunTask:
-    """The task, if its script is a path inside its bundle; raises otherwise, since machines run no other file."""
+    """The task, if its script is a path inside its bundle and workers may have its variables; raises otherwise."""
     entry = PurePosixPath(task.entry)
     if task.bundle is None:
         raise MeetingError(
@@ -108,6 +109,7 @@ def check_script(task: RunTask) -> RunTask:
             f"{task.entry!r} is not a file of the script's own folder",
             fix="start the script with: potluck run script.py, from its folder",
         )
+    parse_variables(task.env)
     return task
 
 
