@@ -50,9 +50,11 @@ def matrix_tables(seen: Examination) -> list[Table]:
     for source in names:
         table.add_row(source, *(_cell(links.get((source, target))) for target in names))
     tables = [table]
-    timed = next((one for one in seen.reductions or () if one.seconds), None)
-    if timed is not None:
-        sizes = Table(box=None, pad_edge=False, header_style="bold", title="all-reduce", title_justify="left")
+    for backend, title in (("gloo", "all-reduce"), ("nccl", "all-reduce by NCCL")):
+        timed = next((one for one in seen.reductions or () if one.seconds and one.backend == backend), None)
+        if timed is None:
+            continue
+        sizes = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
         for heading in ("bytes", "ms", "Mbit/s"):
             sizes.add_column(heading, justify="right")
         for size, seconds in timed.seconds.items():

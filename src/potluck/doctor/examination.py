@@ -65,6 +65,9 @@ class Reduction(Part, frozen=True, kw_only=True):
     names: tuple[str, ...] = ()
     is_sum_right: bool = False
     seconds: dict[int, float] = {}  # seconds of one all-reduce, by its size in bytes
+    backend: str = "gloo"
+    device: str = "cpu"
+    variables: dict[str, str] = {}  # NCCL's variables in force, with nccl
 
 
 class MissingAnswer(Part, frozen=True, kw_only=True):

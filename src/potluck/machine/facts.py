@@ -231,6 +231,8 @@ class Facts(Struct, frozen=True, kw_only=True):
     power: Power | None = None
     software: Software = Software(python="", potluck="")
     variables: dict[str, str] = {}
+    infiniband: tuple[str, ...] = ()  # devices of InfiniBand and RoCE: mlx5_0
+    nccl_files: dict[str, str] = {}  # variables that /etc/nccl.conf and the user's own file set for NCCL
     listeners: tuple[Listener, ...] = ()
     has_ipv6: bool = True
     loopback: str | None = None  # why lo does not take a cluster's addresses; empty if it does, None if not tried

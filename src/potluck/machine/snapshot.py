@@ -10,7 +10,19 @@ from pathlib import Path
 from typing import Any
 
 from potluck.core.environment import DEFAULT_PORT, read_environment, read_network_variables
-from potluck.machine import firewall, gpus, hardware, interfaces, listeners, loopback, names, software, windows, wsl
+from potluck.machine import (
+    firewall,
+    gpus,
+    hardware,
+    interfaces,
+    listeners,
+    loopback,
+    names,
+    nccl_settings,
+    software,
+    windows,
+    wsl,
+)
 from potluck.machine.adapters import with_adapters
 from potluck.machine.container import read_container
 from potluck.machine.facts import Facts, System
@@ -49,6 +61,10 @@ def take_facts(*, names_wanted: Sequence[str] = (), with_torch: bool = True) -> 
             "firewall": firewall_later.result(),
             "wsl": found_wsl,
             "windows": found_windows,
+            "infiniband": _safely("InfiniBand", gaps, (), nccl_settings.infiniband_devices),
+            "nccl_files": _safely(
+                "NCCL's files", gaps, {}, nccl_settings.read_nccl_files, named=variables.get("NCCL_CONF_FILE", "")
+            ),
             "shm": _safely("shared memory", gaps, None, _read_shm),
             "disks": _safely("disks", gaps, (), hardware.read_spaces, environment.runs_dir),
             "power": _safely("power", gaps, None, hardware.read_power),

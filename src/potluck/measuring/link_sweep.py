@@ -88,6 +88,7 @@ class Ring:
         gloo: Any = dist.ProcessGroupGloo
         options = gloo._Options()
         options._devices, options._timeout = [device], timeout
+        self.device = torch.device("cpu")
         self._group = gloo(store, rank, size, options)
 
     def sum(self, values: torch.Tensor, how: Any = ReduceOp.SUM) -> None:

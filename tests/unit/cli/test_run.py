@@ -75,3 +75,11 @@ def test_devices_are_chosen_for_a_run_on_this_machine_alone(workplace):
         run("--devices", "cpu,cpu", "mine.py")
     assert "--solo --devices cpu,cpu" in told.value.fix
     assert "potluck join --devices cpu,cpu" in told.value.fix
+
+
+def test_a_variable_that_no_worker_may_get_is_refused_before_anything_is_sent(workplace):
+    (workplace / "mine.py").write_text("")
+    with pytest.raises(PotluckError, match="RANK: Potluck sets it"):
+        run("--env", "RANK=1", "mine.py")
+    with pytest.raises(PotluckError, match="LD_PRELOAD: it is read when"):
+        run("--solo", "--env", "LD_PRELOAD=evil.so", "mine.py")

@@ -146,6 +146,22 @@ def test_versions_near_each_other_are_named_and_no_trouble():
     assert any("ash has torch 2.12.1, the others have 2.13.0" in one.what for one in found)
 
 
+def test_the_doctor_says_how_gradients_would_be_exchanged_and_why():
+    gpus = [cards(name, "2.27.3") for name in ADDRESSES]
+    [told] = examine_all(cluster(machines=gpus), only=["nccl-mismatch"])
+    assert told.what.startswith("gradients would go by NCCL, because every worker has a CUDA device of its own")
+    [told] = examine_all(cluster(machines=gpus[1:]), only=["nccl-mismatch"])
+    first = next(iter(ADDRESSES))
+    assert f"Gloo through host memory, because {first} trains on its CPU; without {first} it would be NCCL" in told.what
+
+
+def test_an_all_reduce_by_nccl_has_a_fix_of_its_own():
+    failed = Reduction(machine="elm", error="no route", backend="nccl", device="cuda:0")
+    [told] = troubles(examine_all(cluster(reductions=(failed,)), only=["all-reduce"]))
+    assert told.what == "the all-reduce by NCCL on cuda:0 fails on elm: no route"
+    assert "--backend gloo" in told.fixes[0].note
+
+
 def test_every_check_has_a_case():
     assert set(CASES) == set(CLUSTER_CHECKS)
 

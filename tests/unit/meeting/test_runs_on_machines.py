@@ -135,3 +135,11 @@ def test_whatever_machines_say_an_ended_run_stays_ended(state, reports, absent):
         run = judge(told(run, machine, word), absent)
         if before.has_ended:
             assert run.state == before.state
+
+
+def test_variables_of_a_run_outlive_the_host_and_reach_every_machine():
+    script = RunTask(bundle="0" * 64, entry="train.py", env=["NCCL_DEBUG=INFO"])
+    for task in (script, RunTask(settings={"env": ["NCCL_DEBUG=INFO"]})):
+        run = RunRecord.model_validate_json(record("rosa", "lily").with_(task=task).model_dump_json())
+        for machine in ("rosa", "lily"):
+            assert assignment_for(run, machine, host="rosa").task.env_words == ["NCCL_DEBUG=INFO"]

@@ -4,10 +4,13 @@ from collections import Counter
 from collections.abc import Iterator
 
 from potluck.core.version_rule import PACKAGES, Fit, fix_commands, fix_in_words, judge, title
+from potluck.core.words import listed
+from potluck.doctor.backend_facts import backend_facts
 from potluck.doctor.check import ClusterCheck, Verdict, fail, ok, warn
 from potluck.doctor.examination import Examination
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
+from potluck.planning.backend_choice import choose_backend
 
 
 def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
@@ -69,6 +72,19 @@ def nccl(seen: Examination) -> Iterator[tuple[str, Verdict]]:
                 by_hand(machine, "leave --backend out: Gloo is used; for NCCL install the same build of torch on all"),
             ),
         )
+    elif text := _backend(seen):
+        yield "all", ok(text)
+
+
+def _backend(seen: Examination) -> str:
+    """How these machines would exchange gradients, and why; empty if none of them has a GPU."""
+    workers = [backend_facts(facts) for facts in seen.machines]
+    if len(workers) < 2 or all(worker.is_on_cpu for worker in workers):
+        return ""
+    choice = choose_backend("auto", workers)
+    name = "NCCL" if choice.backend == "nccl" else "Gloo through host memory"
+    without = f"; without {listed(choice.held_back_by)} it would be NCCL" if choice.held_back_by else ""
+    return f"gradients would go by {name}, because {choice.reason}{without}"
 
 
 def missing(seen: Examination) -> Iterator[tuple[str, Verdict]]:

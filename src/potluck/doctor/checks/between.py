@@ -10,6 +10,7 @@ from potluck.doctor.examination import (
     UNREACHABLE,
     DialledLink,
     Examination,
+    Reduction,
     is_on_bridge,
     training_interface,
 )
@@ -121,19 +122,30 @@ def all_reduce(seen: Examination) -> Iterator[tuple[str, Verdict]]:
         if one.error:
             yield (
                 one.machine,
-                fail(
-                    f"the all-reduce fails on {one.machine}: {one.error}",
-                    by_hand(one.machine, "mend what the other checks name first; then: potluck explain < its output"),
-                ),
+                fail(f"the all-reduce{_by(one)} fails on {one.machine}: {one.error}", _mend(one)),
             )
         elif not one.is_sum_right or set(one.names) != names:
             yield (
                 one.machine,
                 fail(
-                    f"the all-reduce gives a wrong sum on {one.machine}, with {', '.join(one.names)}",
+                    f"the all-reduce{_by(one)} gives a wrong sum on {one.machine}, with {', '.join(one.names)}",
                     by_hand(one.machine, "reboot it and test its memory; a sum of small integers has one answer"),
                 ),
             )
+
+
+def _by(one: Reduction) -> str:
+    return f" by NCCL on {one.device}" if one.backend == "nccl" else ""
+
+
+def _mend(one: Reduction) -> Fix:
+    if one.backend == "nccl":
+        return by_hand(
+            one.machine,
+            "NCCL dials high ports past the gates: let the other machines in on ports 1024 to 65535, or train with "
+            "--backend gloo, which works here; potluck doctor --check no-nccl names NCCL's variables",
+        )
+    return by_hand(one.machine, "mend what the other checks name first; then: potluck explain < its output")
 
 
 def _ends_of(seen: Examination, links: list[DialledLink]) -> list[str]:

@@ -29,7 +29,7 @@ def nccl_name(facts: Facts, plan: IntendedRun) -> Verdict:
     """NCCL_SOCKET_IFNAME (prefixes, =exact names or ^exclusions) must match an interface."""
     wanted = facts.variables.get("NCCL_SOCKET_IFNAME")
     if not wanted:
-        return ok("NCCL_SOCKET_IFNAME is not set")
+        return ok("NCCL_SOCKET_IFNAME is not set: Potluck sets it to the interface on the route to the others")
     usable = [one.name for one in facts.interfaces if one.is_up and one.addresses and one.kind != LOOPBACK]
     if any(_nccl_takes(wanted, name) for name in usable):
         return ok(f"NCCL_SOCKET_IFNAME={wanted} matches an interface")

@@ -1,10 +1,12 @@
 """Checks that PyTorch, CUDA and the GPUs of one machine fit together."""
 
 from collections import Counter
+from pathlib import Path
 
+from potluck.core.nccl_variables import nccl_defaults
 from potluck.core.words import counted
 from potluck.doctor.check import MachineCheck, Verdict, fail, ok, unknown, warn
-from potluck.doctor.examination import IntendedRun
+from potluck.doctor.examination import IntendedRun, training_interface
 from potluck.doctor.finding import bash, by_hand
 from potluck.machine.facts import Facts
 
@@ -100,11 +102,28 @@ def nccl_there(facts: Facts, plan: IntendedRun) -> Verdict:
     """Without NCCL, GPUs exchange gradients through Gloo."""
     torch = facts.software.torch
     if torch is None or not torch.num_devices or torch.nccl:
-        return ok(f"NCCL {torch.nccl}" if torch and torch.nccl else "no NCCL is needed")
+        in_force = f"NCCL {torch.nccl}; variables: {_nccl_variables(facts, plan)}" if torch and torch.nccl else ""
+        return ok(in_force or "no NCCL is needed")
     return warn(
         f"torch on {facts.machine} has no NCCL: Gloo is used",
         by_hand(facts.machine, "leave --backend out; for NCCL install a CUDA build of torch on Linux or in WSL2"),
     )
+
+
+def _nccl_variables(facts: Facts, plan: IntendedRun) -> str:
+    """NCCL's variables that a worker here would have, and who sets each."""
+    yours = {name: value for name, value in facts.variables.items() if name.startswith("NCCL_")}
+    interface = training_interface(facts, plan)
+    ours = nccl_defaults(
+        {**facts.nccl_files, **yours},
+        interface="" if interface is None else interface.name,
+        has_infiniband=bool(facts.infiniband),
+        debug_file=Path("a file in the run's logs"),
+    )
+    told = [f"{name}={value} (set by Potluck)" for name, value in ours.items()]
+    told += [f"{name}={value} (yours)" for name, value in yours.items()]
+    told += [f"{name}={value} (in NCCL's file)" for name, value in facts.nccl_files.items() if name not in yours]
+    return ", ".join(told) or "none"
 
 
 def kernels_fit(facts: Facts, plan: IntendedRun) -> Verdict:

@@ -78,6 +78,11 @@ class Reduce(ProbeMessage, frozen=True, kw_only=True):
     address: str
     """Where this machine listens."""
     timeout_s: float = 8.0
+    backend: str = "gloo"
+    device: str = "cpu"
+    """Where the numbers are: Gloo takes those of an accelerator through host memory."""
+    lan_peers: tuple[str, ...] = ()
+    """Addresses of the other machines past their gates, by which NCCL's interface is chosen."""
 
 
 class Reduced(ProbeMessage, frozen=True, kw_only=True):

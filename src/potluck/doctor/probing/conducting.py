@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from potluck.doctor.backend_facts import backend_facts
 from potluck.doctor.examination import DialledLink, Examination, IntendedRun, MissingAnswer, Peer, Reduction
 from potluck.doctor.probing.asks import (
     Ask,
@@ -30,8 +31,10 @@ from potluck.doctor.probing.asks import (
     TakeFacts,
 )
 from potluck.machine.facts import Facts
+from potluck.planning.backend_choice import choose_backend
 
 Wanted = TypeVar("Wanted")
+_REDUCE_S = {"gloo": 8.0, "nccl": 20.0}  # NCCL looks at all cards and links of a machine first
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +46,7 @@ class Seat:
     port: int = 0
     name: str = ""  # unique; empty if it is not known before the machine answers Introduce
     hostname: str = ""
+    lan_address: str = ""  # the address past the gate, if `address` is the gate's; else empty
 
 
 def examine_stations(
@@ -80,12 +84,7 @@ def examine_stations(
         reductions: tuple[Reduction, ...] | None = None
         # If a link is blocked, the all-reduce would only wait for its timeout.
         if with_torch and with_all_reduce and len(ready) > 1 and all(link.is_open for link in links):
-            told = crowd.ask(_reduce(ready, opened), Reduced)
-            silent = Reduction(machine="", error="it gave no answer")
-            reductions = tuple(
-                told[seat.name].reduction if seat.name in told else msgspec.structs.replace(silent, machine=seat.name)
-                for seat in ready
-            )
+            reductions = _reduce_all(crowd, ready, opened, facts)
     known = plan or IntendedRun()
     return Examination(
         machines=tuple(facts[seat.name] for seat in present if seat.name in facts),
@@ -142,6 +141,7 @@ def _introduce(crowd: _Crowd, seats: Sequence[Seat]) -> list[Seat]:
             seat.station,
             seat.address,
             seat.port,
+            lan_address=seat.lan_address,
             name=one.machine if names.count(one.machine) == 1 else f"{one.machine}@{seat.address}",
             hostname=one.hostname,
         )
@@ -167,7 +167,25 @@ def _dial(source: Seat, target: Seat, port: int, word: str) -> Dial:
     return Dial(source=source.name, target=target.name, address=target.address, port=port, word=word)
 
 
-def _reduce(ready: Sequence[Seat], opened: Mapping[str, PortOpen]) -> list[tuple[Seat, Ask]]:
+def _reduce_all(
+    crowd: _Crowd, ready: Sequence[Seat], opened: Mapping[str, PortOpen], facts: Mapping[str, Facts]
+) -> tuple[Reduction, ...]:
+    """Every machine's result of an all-reduce by Gloo, and of a second one by NCCL if all machines have it."""
+    results: list[Reduction] = []
+    by_nccl = choose_backend("auto", [backend_facts(facts[seat.name]) for seat in ready]).backend == "nccl"
+    for backend in ("gloo", "nccl") if by_nccl else ("gloo",):
+        told = crowd.ask(_reduce(ready, opened, backend, facts), Reduced)
+        silent = Reduction(machine="", error="it gave no answer", backend=backend)
+        results += [
+            told[seat.name].reduction if seat.name in told else msgspec.structs.replace(silent, machine=seat.name)
+            for seat in ready
+        ]
+    return tuple(results)
+
+
+def _reduce(
+    ready: Sequence[Seat], opened: Mapping[str, PortOpen], backend: str, facts: Mapping[str, Facts]
+) -> list[tuple[Seat, Ask]]:
     first = ready[0]
     return [
         (
@@ -179,6 +197,10 @@ def _reduce(ready: Sequence[Seat], opened: Mapping[str, PortOpen]) -> list[tuple
                 rank=rank,
                 num_machines=len(ready),
                 address=seat.address,
+                timeout_s=_REDUCE_S[backend],
+                backend=backend,
+                device=backend_facts(facts[seat.name]).device,
+                lan_peers=tuple(other.lan_address or other.address for other in ready if other is not seat),
             ),
         )
         for rank, seat in enumerate(ready)

@@ -48,7 +48,7 @@ class TorchProcess:
     def reduce(self, wanted: Reduce) -> Reduction:
         """Take part in the all-reduce; an error is given as its known cause, else as the process's last line."""
         if self.describe("").error:
-            return Reduction(machine=wanted.machine, error=f"torch does not import: {self.describe('').error}")
+            return self._failed(wanted, f"torch does not import: {self.describe('').error}")
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(msgspec.json.encode(wanted) + b"\n")
@@ -62,7 +62,10 @@ class TorchProcess:
             return msgspec.convert({"machine": wanted.machine, **told}, Reduction, strict=False)
         words = self._last_words()
         known = explain(words)
-        return Reduction(machine=wanted.machine, error=known[0].cause if known else words)
+        return self._failed(wanted, known[0].cause if known else words)
+
+    def _failed(self, wanted: Reduce, error: str) -> Reduction:
+        return Reduction(machine=wanted.machine, error=error, backend=wanted.backend, device=wanted.device)
 
     def close(self) -> None:
         """End the process."""

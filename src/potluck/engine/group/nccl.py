@@ -52,20 +52,29 @@ class NcclGroups:
     def prepare(self, members: Sequence[Member]) -> None:
         """Set the variables of NCCL that the user has not set."""
         if self.defaults is None:
-            given = read_nccl_variables()
-            files = read_nccl_files(named=given.get("NCCL_CONF_FILE", ""))
             others = [one.lan_address for one in members if one.machine != self.machine]
-            self.defaults = nccl_defaults(
-                {**files, **given},
-                interface=interface_to_all(others) if others else interface_with(self.lan_address),
-                has_infiniband=bool(infiniband_devices()),
-                debug_file=self.debug_file,
-            )
-            add_variables(self.defaults)
+            self.defaults = complete_variables(others, own_address=self.lan_address, debug_file=self.debug_file)
 
     def in_force(self) -> dict[str, str]:
         """NCCL's variables in this process."""
         return read_nccl_variables()
+
+
+def complete_variables(others: Sequence[str], *, own_address: str, debug_file: Path) -> dict[str, str]:
+    """Set the variables of NCCL that the user has not set, and return them.
+
+    `others`: addresses of the other machines; if there are none yet, the interface is that of `own_address`.
+    """
+    given = read_nccl_variables()
+    files = read_nccl_files(named=given.get("NCCL_CONF_FILE", ""))
+    found = nccl_defaults(
+        {**files, **given},
+        interface=interface_to_all(others) if others else interface_with(own_address),
+        has_infiniband=bool(infiniband_devices()),
+        debug_file=debug_file,
+    )
+    add_variables(found)
+    return found
 
 
 def interface_with(address: str) -> str:

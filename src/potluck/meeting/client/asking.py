@@ -89,7 +89,10 @@ def examine_joined(
     with visiting(membership, tell) as visit:
         if len(visit.stations) == 1:
             tell(f"{next(iter(visit.stations))} is the only machine here: there is nothing between machines to see")
-        seats = [Seat(station, visit.addresses[name], name=name) for name, station in visit.stations.items()]
+        seats = [
+            Seat(station, visit.addresses[name], name=name, lan_address=next(iter(visit.gates[name].addresses), ""))
+            for name, station in visit.stations.items()
+        ]
         absent = {name: MissingAnswer(why=why) for name, why in visit.absent.items()}
         seen = examine_stations(seats, plan=plan, absent=absent, with_torch=with_torch, with_names=False)
         return msgspec.structs.replace(
