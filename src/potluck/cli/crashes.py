@@ -22,8 +22,11 @@ class CrashTeller:
         """By kind of crash: the workers that crashed in this way."""
 
     def look(self, run: dict[str, Any]) -> None:
-        """Print new crashes; if the run has failed, `failure` says why."""
-        if run["state"] == "failed":
+        """Print new crashes; if the run has failed, `failure` says why.
+
+        Of a plain run nothing is printed before: most of its workers crash because another one did.
+        """
+        if run["state"] == "failed" or run["is_plain"]:
             return
         for machine, workers in run["workers"].items():
             for worker in workers:
@@ -47,6 +50,8 @@ class CrashTeller:
 
     def failure(self, run: dict[str, Any]) -> MeetingError:
         """The error of a failed run: why it failed, where, and the fix; a traceback that is printed is not repeated."""
+        if run["is_plain"]:
+            return self._failure_of_plain(run)
         failures = _failures(run)
         if (
             len(set(map(kind_of_crash, failures.values()))) > 1
@@ -65,13 +70,31 @@ class CrashTeller:
             f"run {run['run']} failed{where}{between}{what}", fix=fix or "; ".join([*self._fixes(run, message)])
         )
 
+    def _failure_of_plain(self, run: dict[str, Any]) -> MeetingError:
+        """The host's message names the machine and the first worker's error; the others ended because of it."""
+        text, _, fix = run["message"].partition(_FIX)
+        machine, between, error = text.partition(": ")
+        what = f": {text or 'no worker is left'}"
+        if between and machine in run["workers"]:
+            what = f" on {machine}:\n{error}" if "\n" in error else f" on {machine}: {error}"
+        return MeetingError(f"run {run['run']} failed{what}", fix=fix or "; ".join(self._fixes(run, run["message"])))
+
     def _fixes(self, run: dict[str, Any], message: str) -> list[str]:
-        known = [f"{one.cause}: {one.fix}" for one in explain(message, self._names)]
+        explained = explain(message, self._names)
+        known = [f"{one.cause}: {_fix_of_plain(one.fix) if run['is_plain'] else one.fix}" for one in explained]
         script = run["settings"].get("script")
-        alone = f"potluck run --solo {quote(script)}" if script else "potluck train --solo, with the same settings"
+        plain = "--plain " if run["is_plain"] else ""
+        alone = (
+            f"potluck run {plain}--solo {quote(script)}" if script else "potluck train --solo, with the same settings"
+        )
         what = "the whole traceback" if "Traceback" in message else "all that the workers printed"
         logs = f"{what} is in {run['folder']}/logs on {self._host}"
         return [*known, f"try it on one machine: {alone}", logs]
+
+
+def _fix_of_plain(fix: str) -> str:
+    """A fix that says --micro-batch is one for scripts that use Potluck."""
+    return "lower the batch size in the script" if "--micro-batch" in fix else fix
 
 
 def _failures(run: dict[str, Any]) -> dict[str, str]:

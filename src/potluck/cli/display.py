@@ -12,6 +12,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from potluck.cli.named_rows import print_rows
+from potluck.cli.plain_summary import show_plain
 from potluck.cli.plan_lines import PlanLines
 from potluck.cli.terminal import Console
 from potluck.core.environment import read_environment
@@ -29,6 +30,7 @@ from potluck.events.types import (
     StepCommitted,
     TrainingBegan,
 )
+from potluck.report.plain_account import PlainAccount
 from potluck.report.words import duration, losses_text, scores_text
 
 if TYPE_CHECKING:
@@ -130,6 +132,11 @@ class TrainingDisplay:
         held, self._held = self._held or (), None
         for line in held:
             self._line(line)
+
+    def sum_up_plain(self, run: str, ended: str, account: PlainAccount) -> None:
+        """Print the account of a plain run, of which no steps are known."""
+        self.state = RunState()  # else a summary of steps would follow
+        show_plain(self._console, run, ended, account)
 
     def close(self) -> None:
         if self._progress is not None:

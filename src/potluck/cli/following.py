@@ -11,20 +11,21 @@ from potluck.cli.interrupts import leaving_on_interrupt, stopping_on_interrupt
 from potluck.cli.script_output import ScriptOutput
 from potluck.core.cards import together
 from potluck.core.environment import read_environment
-from potluck.core.exit_codes import DIVERGED
+from potluck.core.exit_codes import DIVERGED, STOPPED
 from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.core.states import ENDED
+from potluck.core.words import counted
 from potluck.events.state import RunState
-from potluck.events.types import EpochEnded, LinePrinted, RunStarted
+from potluck.events.types import EpochEnded, LinePrinted, RunStarted, WorkersUsed
 from potluck.meeting.client.cluster import ClusterClient, News
 from potluck.meeting.host.admission_checks import MOST_CLOCK_S
 from potluck.meeting.new_lines import NewLines
 from potluck.report.live_view import LiveView
 from potluck.report.machines_now import machines_line, speeds_line
 from potluck.report.outlets import Outlet, open_outlet
+from potluck.report.plain_account import PlainAccount
 
-EXIT_STOPPED = 130
 _FIRST_SHARES = 3  # steps, after which the events of other machines have arrived
 _SPEEDS_EVERY_S = 2.0  # at most; epochs may be short
 _LINES_BEFORE = 20  # of a run's history, when a display attaches
@@ -65,11 +66,14 @@ def _follow(cluster: ClusterClient, started: dict[str, Any], log_to: str | None,
         display.say(f"run {name} on {_machines(started)}")
         if started["is_direct"]:
             display.say("gradients go from machine to machine in the open (--direct); all else goes through the gates")
+        if started["is_plain"]:
+            display.say(_place_of_plain(started))
         if is_attached:
             display.hold_back(_LINES_BEFORE)
             interrupt = leaving_on_interrupt(name, display, is_given_up)
         else:
-            interrupt = stopping_on_interrupt(cluster, name, display, is_given_up)
+            what = "the script" if started["is_plain"] else "after the step"
+            interrupt = stopping_on_interrupt(cluster, name, display, is_given_up, what)
         with interrupt:
             for news in cluster.follow(name, display.say, started.get("written")):
                 shown.take(news)
@@ -79,9 +83,12 @@ def _follow(cluster: ClusterClient, started: dict[str, Any], log_to: str | None,
         if is_given_up.is_set():
             if not is_attached:
                 display.say(_still_stopping(started))
-            return 0 if is_attached else EXIT_STOPPED
-        outlet(*shown.view.end(started["state"]))
-        display.state = shown.view.state
+            return 0 if is_attached else STOPPED
+        if started["is_plain"]:
+            display.sum_up_plain(name, started["state"], shown.account())
+        else:
+            outlet(*shown.view.end(started["state"]))
+            display.state = shown.view.state
     if started["state"] == "failed":
         raise shown.crashes.failure(started)
     return _exit_code(started["state"], shown.view.state)
@@ -105,12 +112,16 @@ class _ShownRun:
         self._damaged: set[str] = set()
         self._speeds_at = float("-inf")
 
+    def account(self) -> PlainAccount:
+        """The account of a plain run so far."""
+        return PlainAccount.of(worker.state for worker in self.view.merge.workers.values())
+
     def take(self, news: News) -> None:
         """Show new lines of the run's files, and what the host says about the run."""
         for record, state in self.view.take([chunk for chunk in news.chunks if chunk[0].startswith("events/")]):
             if isinstance(record.event, LinePrinted):
                 self._output.show_once(record.event.text)
-            elif not isinstance(record.event, RunStarted):  # one worker's device says little here
+            elif not isinstance(record.event, RunStarted | WorkersUsed):  # one worker's device says little here
                 self._display(record, state)
             self._outlet(record, state)
             if isinstance(record.event, EpochEnded) and time.monotonic() - self._speeds_at > _SPEEDS_EVERY_S:
@@ -133,7 +144,7 @@ class _ShownRun:
 
 def _exit_code(state: str, seen: RunState) -> int:
     if state != "finished":
-        return EXIT_STOPPED
+        return STOPPED
     return DIVERGED if seen.diverged_since else 0
 
 
@@ -151,6 +162,16 @@ def _machines(run: dict[str, Any]) -> str:
     for machine, workers in run["workers"].items():
         parts.append(f"{machine} ({together(worker.get('card') or worker['device'] for worker in workers)})")
     return ", ".join(parts)
+
+
+def _place_of_plain(run: dict[str, Any]) -> str:
+    """What a plain run is, in a line: how many ranks, and where rank 0 is."""
+    ranks = {machine: [worker["number"] for worker in own] for machine, own in run["workers"].items()}
+    first = next(machine for machine, numbers in ranks.items() if 0 in numbers)
+    return (
+        f"plain: {counted(sum(map(len, ranks.values())), 'rank')} with equal shares, rank 0 on {first}; "
+        "the loss of one worker ends the run"
+    )
 
 
 def _still_stopping(run: dict[str, Any]) -> str:

@@ -33,7 +33,7 @@ def leaving_on_interrupt(run: str, display: TrainingDisplay, is_given_up: thread
 
 @contextmanager
 def stopping_on_interrupt(
-    cluster: ClusterClient, run: str, display: TrainingDisplay, is_given_up: threading.Event
+    cluster: ClusterClient, run: str, display: TrainingDisplay, is_given_up: threading.Event, what: str
 ) -> Iterator[None]:
     """The first Ctrl-C asks the host to stop the run; the second one interrupts this process as usual.
 
@@ -42,7 +42,7 @@ def stopping_on_interrupt(
 
     def ask(number: int, _: FrameType | None) -> None:
         signal.signal(number, before)
-        display.say("stopping after the step; Ctrl-C again leaves this display while the machines go on stopping")
+        display.say(f"stopping {what}; Ctrl-C again leaves this display while the machines go on stopping")
         signal.setitimer(signal.ITIMER_REAL, _STOP_S)
         try:
             with cluster.beside() as other:  # the display's own connection is waiting for news

@@ -28,6 +28,9 @@ def report(
 
 
 def _report(view: "RunView", html: Path | None, *, as_json: bool) -> None:
+    if view.is_plain:
+        _report_plain(view, html, as_json=as_json)
+        return
     if html is not None:
         from potluck.core.atomic import write_text
         from potluck.report.page import render
@@ -49,3 +52,35 @@ def _report(view: "RunView", html: Path | None, *, as_json: bool) -> None:
     from potluck.cli.terminal import Console
 
     show_story(Console(), tell(view))
+
+
+def _report_plain(view: "RunView", html: Path | None, *, as_json: bool) -> None:
+    """Print what is known from outside of a run whose script does not use Potluck."""
+    from potluck.report.story import repeat_lines
+
+    name, account = view.folder.name, view.plain_account()
+    if html is not None:
+        from potluck.core.errors import SettingsError
+
+        raise SettingsError(
+            f"run {name} is plain: there are no steps to plot", fix=f"print what there is: potluck report {name}"
+        )
+    script, repeat = str(view.settings.get("script", "")), repeat_lines(view)
+    if as_json:
+        import json
+
+        told = {"name": name, "status": view.status, "what": {"script": script}, "plain": account.as_data()}
+        print(json.dumps({**told, "repeat": repeat}))
+        return
+    from potluck.cli.plain_summary import show_plain
+    from potluck.cli.terminal import Console
+
+    show_plain(
+        Console(),
+        name,
+        view.status,
+        account,
+        what=f"{script}, a script that does not use Potluck: its steps are not known",
+        message=account.cause,
+        repeat=repeat,
+    )

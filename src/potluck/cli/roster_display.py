@@ -13,7 +13,7 @@ from potluck.cli.tables import ago
 from potluck.cli.terminal import Console
 from potluck.core.cards import together
 from potluck.core.states import ENDED
-from potluck.core.words import counted
+from potluck.core.words import counted, listed
 from potluck.meeting.agent.state_line import state_line
 from potluck.meeting.host.pairs import is_about_link, link_lines
 from potluck.meeting.new_lines import NewLines
@@ -137,10 +137,10 @@ def runs_lines(status: dict[str, Any]) -> Text:
     lines = []
     for run in status["runs"]:
         if run["state"] not in ENDED:
-            lines.append(
-                f"run {run['run']} ({run['what']}, by {run['started_by']}): {run['state']}, "
-                f"step {run['step']}/{run['last_step'] or '?'}, {run['samples_per_s']:,.0f} samples/s"
-            )
+            pace = f"step {run['step']}/{run['last_step'] or '?'}, {run['samples_per_s']:,.0f} samples/s"
+            if run["is_plain"]:
+                pace = f"plain, on {listed(list(run['workers']))}; what it prints: potluck logs {run['run']}"
+            lines.append(f"run {run['run']} ({run['what']}, by {run['started_by']}): {run['state']}, {pace}")
             lines += run["gradients"]
             lines += [line for line in run["trouble"] if not is_about_link(line)]
     return Text("\n".join(lines) or "nothing runs; start with: potluck train")

@@ -19,6 +19,13 @@ def run(
     name: Annotated[str | None, typer.Option("--experiment-name", help="The run's folder on the host.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
     env: Annotated[list[str] | None, typer.Option(help=ENV_HELP, rich_help_panel=MACHINES, show_default=False)] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain",
+            help="The script uses DDP or Accelerate, not Potluck: set RANK, WORLD_SIZE, MASTER_ADDR and so on for it.",
+        ),
+    ] = False,
     **flags: Any,
 ) -> None:
     """Run your own training script on every machine that has joined: potluck run train.py --epochs 3.
@@ -28,6 +35,8 @@ def run(
     from potluck.cli.following import follow_run
     from potluck.cli.naming import take_experiment_name
     from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
+    from potluck.cli.plain_solo import run_plain_solo
+    from potluck.cli.script_kind import check_kind
     from potluck.core.environment import read_environment
     from potluck.core.errors import MeetingError
     from potluck.core.run_variables import parse_variables
@@ -48,6 +57,8 @@ def run(
         raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
     variables = env or []
     parse_variables(variables)
+    packed = (folder or script.parent).absolute()
+    check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)
     placement = Placement.of(command)
     if command.solo:
         if folder is not None or command.log_to is not None or placement.names_machines:
@@ -55,22 +66,28 @@ def run(
                 "--solo trains on this machine alone, in this folder",
                 fix="leave --folder, --log-to, --not-here, --machines and --direct out, or leave --solo out",
             )
+        if plain:
+            raise typer.Exit(run_plain_solo(script, arguments or [], variables, devices=command.devices))
         run_solo(script, arguments or [], name, variables, resume=resume, devices=command.devices)
     check_devices_are_here(command.devices)
     home = Home(read_environment().home)
     if home.membership() is None:
         raise MeetingError(
             "this machine has not joined a host, so there are no other machines to run the script on",
-            fix=f"run it on this machine alone: potluck run --solo {quote(script)}; "
+            fix=f"run it on this machine alone: potluck run {'--plain ' * plain}--solo {quote(script)}; "
             "or join first: potluck join LINE, with the line that potluck host prints on another machine",
         )
     with ClusterClient(home) as cluster:
-        packed = (folder or script.parent).absolute()
         bundle = pack(packed, script.absolute())
         cluster.send_bundle(bundle)
         needed = requirements(imported_packages(packed, Path(bundle.entry)))
         task = RunTask(
-            bundle=bundle.hash, entry=bundle.entry, arguments=arguments or [], requirements=needed, env=variables
+            bundle=bundle.hash,
+            entry=bundle.entry,
+            arguments=arguments or [],
+            is_plain=plain,
+            requirements=needed,
+            env=variables,
         )
         started = cluster.start(placement.request(task, cluster.membership.machine, name=name, resume=resume))
         print(

@@ -23,4 +23,5 @@ def stop(
 
         print(json.dumps(stopped))
     else:
-        say(f"run {stopped['run']} is {stopped['state']} at step {stopped['step']}")
+        at = "" if stopped["is_plain"] else f" at step {stopped['step']}"
+        say(f"run {stopped['run']} is {stopped['state']}{at}")

@@ -36,14 +36,20 @@ def runs_table(rows: list[RunRow]) -> Table:
         table.add_row(
             row.folder.name,
             f"[{_STYLES[row.status]}]{row.status}[/]",
-            f"{state.step}/{state.last_step}" if state.last_step else str(state.step),
+            _steps(row),
             "" if state.loss is None else f"{state.loss:.4f}",
             "" if accuracy is None else percent(accuracy),
-            f"{state.samples_per_s:,.0f}",
+            "" if row.is_plain else f"{state.samples_per_s:,.0f}",
             ago(time.time() - state.updated_at) if state.updated_at else "",
             *_workload(row),
         )
     return table
+
+
+def _steps(row: RunRow) -> str:
+    if row.is_plain:
+        return "plain"
+    return f"{row.state.step}/{row.state.last_step}" if row.state.last_step else str(row.state.step)
 
 
 def _workload(row: RunRow) -> tuple[str, str]:

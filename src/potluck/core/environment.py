@@ -158,6 +158,11 @@ def read_experiment_name() -> str | None:
     return os.environ.get("EXPERIMENT_NAME") or None
 
 
+def read_meeting_point() -> tuple[str, int]:
+    """MASTER_ADDR and MASTER_PORT: where rank 0 serves the store of a script that does not use Potluck."""
+    return os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+
+
 def is_in_notebook() -> bool:
     """Whether a notebook's kernel started this process: the kernel's cells show lines and cannot redraw them."""
     return "JPY_PARENT_PID" in os.environ
@@ -169,8 +174,11 @@ def is_kernel() -> bool:
 
 
 def with_variables(more: Mapping[str, str]) -> dict[str, str]:
-    """This process's environment variables and `more`, for another process."""
-    return {**os.environ, **more}
+    """This process's environment variables and `more`, for another process.
+
+    POTLUCK_JOIN, which lets in whoever has it, is not passed on: the process may run somebody's script.
+    """
+    return {**{name: value for name, value in os.environ.items() if name != "POTLUCK_JOIN"}, **more}
 
 
 _WORKER_VARIABLES = re.compile(r"^POTLUCK_|^(MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE)$")
@@ -220,6 +228,13 @@ def read_run_variables() -> list[str]:
     """The variables that were given with `--env`, as NAME=VALUE."""
     names = (os.environ.get("POTLUCK_ENV") or "").split(",")
     return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
+
+
+def plain_solo_variables(more: Mapping[str, str], num_processes: int) -> dict[str, str]:
+    """This process's environment variables and `more`, for one of several processes that share this machine's cores."""
+    threads = max(1, len(os.sched_getaffinity(0)) // num_processes)
+    shared = {"GLOO_SOCKET_IFNAME": "lo", **({"OMP_NUM_THREADS": str(threads)} if num_processes > 1 else {})}
+    return {**shared, **with_variables(more)}
 
 
 def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:

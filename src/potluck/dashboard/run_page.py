@@ -49,6 +49,9 @@ def _body(runs_dir: Path, name: str) -> None:
         st.error(f"{followed.error.args[0]}\n\nFix: {followed.error.fix}")
         return
     with followed.lock:
+        if view.is_plain:
+            _plain(view, name)
+            return
         with st.container():
             _head(view, name)
         if not view.state.step:
@@ -60,6 +63,18 @@ def _body(runs_dir: Path, name: str) -> None:
         _usage(view)
         _plans(view)
         _happenings(view)
+
+
+def _plain(view: RunView, name: str) -> None:
+    """What is known from outside of a run whose script does not use Potluck."""
+    account = view.plain_account()
+    st.title(name)
+    machines = ", ".join(view.machines[:12]) or "no machine yet"
+    st.caption(f"{view.status}, {duration(account.seconds)}, on {machines}; a plain script: its steps are not known")
+    for line in filter(None, (account.verdict(), account.other_programs(), *account.written())):
+        st.text(line)
+    _usage(view)
+    _happenings(view)
 
 
 def _head(view: RunView, name: str) -> None:

@@ -48,8 +48,12 @@ def _row(name: str, followed: Followed) -> dict[str, Any]:
     return {
         "run": name,
         "state": view.status,
-        "step": f"{state.step} of {state.last_step}" if state.last_step else str(state.step),
-        "samples/s": round(view.merge.samples_per_s, 1),
+        "step": "plain"
+        if view.is_plain
+        else f"{state.step} of {state.last_step}"
+        if state.last_step
+        else str(state.step),
+        "samples/s": None if view.is_plain else round(view.merge.samples_per_s, 1),
         "last loss": state.loss,
         "accuracy": "" if accuracy is None else percent(accuracy),
         "machines": len(view.machines),

@@ -20,6 +20,7 @@ from potluck.events.types import (
     RunStarted,
     StepCommitted,
     TrainingBegan,
+    WorkersUsed,
 )
 
 if TYPE_CHECKING:
@@ -89,6 +90,8 @@ class RunState:
     benched: tuple[str, ...] = ()
     backend: BackendChosen | None = None
     """How gradients are exchanged, and why; None before the first step with other workers."""
+    used: WorkersUsed | None = None
+    """Of a plain run: what its workers on this machine have used so far."""
     ended: str = ""
     """finished, stopped or failed; empty while the process lives or if it was killed."""
     message: str = ""
@@ -229,6 +232,8 @@ def _changes(state: RunState, record: Record) -> dict[str, Any]:  # noqa: PLR091
             return {"metrics": {**state.metrics, **values}}
         case CheckpointSaved(file=file):
             return {"checkpoint": file}
+        case WorkersUsed() as used:
+            return {"used": used}
         case RunEnded(reason=reason, message=message):
             return {"ended": reason, "message": message}
     return {}

@@ -243,6 +243,23 @@ class MachineUsed(Event, frozen=True, tag="machine_used"):
     sending_bytes_per_s: dict[str, Number] = {}  # by the peer's address, counting only time with something to send
 
 
+class WorkersUsed(Event, frozen=True, tag="workers_used"):
+    """What the workers of a plain run and their machine have used since the run began, measured from outside.
+
+    Their script does not use Potluck, so nothing is known of its steps. Each such event replaces the one before.
+    """
+
+    seconds: Number
+    cores: Number  # that this machine may use
+    workers_cpu_s: Number  # seconds of processor time, of all workers here and the processes that they started
+    machine_cpu_s: Number  # the same of the whole machine
+    sent_bytes: Count  # by this machine, over all interfaces but loopback
+    received_bytes: Count
+    gpus: list[GpuUse] = []  # means over the run
+    folder: str = ""  # of the script, on this machine
+    files: list[str] = []  # that the script has written there, the newest few; known when it has ended
+
+
 class Waiting(Event, frozen=True, tag="waiting"):
     """A worker has waited long for other workers since its last step; written again while the wait lasts."""
 
@@ -292,6 +309,7 @@ AnyEvent = (
     | Evaluated
     | CheckpointSaved
     | MachineUsed
+    | WorkersUsed
     | Waiting
     | Notice
     | LinePrinted

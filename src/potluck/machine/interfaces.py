@@ -2,6 +2,7 @@
 
 import ipaddress
 import socket
+from collections.abc import Iterable
 from pathlib import Path
 
 from potluck.machine.facts import BRIDGE, LOOPBACK, TUNNEL, VIRTUAL, WIRED, WIRELESS, Interface, Route
@@ -88,6 +89,24 @@ def interface_towards(address: str, interfaces: tuple[Interface, ...], routes: t
         if target in ipaddress.ip_network(route.network) and route.interface in by_name:
             return by_name[route.interface]
     return None
+
+
+def interface_with(address: str) -> str:
+    """The interface that has this address; empty if there is none, or only the loopback interface."""
+    owners = (one for one in read_interfaces() if one.kind != LOOPBACK)
+    return next((one.name for one in owners if address in [own.partition("/")[0] for own in one.addresses]), "")
+
+
+def interface_to_all(addresses: Iterable[str]) -> str:
+    """The interface on the routes to all these addresses; empty if there are several, or an address is not known."""
+    interfaces, routes = read_interfaces(), read_routes()
+    names = set()
+    for address in addresses:
+        found = interface_towards(address, interfaces, routes) if address else None
+        if found is None or found.kind == LOOPBACK:
+            return ""
+        names.add(found.name)
+    return names.pop() if len(names) == 1 else ""
 
 
 def _dotted(little_endian_hex: str) -> str:

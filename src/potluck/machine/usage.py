@@ -8,6 +8,8 @@ from potluck.machine.card_meter import CardMeter, GpuUsage
 from potluck.machine.flows import FlowMeter
 from potluck.machine.processor_power import ProcessorPower
 
+_LEAST_S = 0.1  # shorter spans say nothing about the load
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
@@ -41,13 +43,13 @@ class UsageMeter:
         _cpu_busy()  # psutil's first value has nothing to compare with
         self._at = time.monotonic()
 
-    def look(self) -> Usage | None:
-        """The usage since the last measurement; None if that was less than `every_s` seconds ago."""
+    def look(self, *, at_once: bool = False) -> Usage | None:
+        """The usage since the last measurement; None if that was less than `every_s` seconds ago, unless `at_once`."""
         import psutil  # noqa: PLC0415
 
         now = time.monotonic()
         seconds = now - self._at
-        if seconds < self._every_s:
+        if seconds < (_LEAST_S if at_once else self._every_s):
             return None
         sent, received = _network_bytes()
         memory = psutil.virtual_memory()

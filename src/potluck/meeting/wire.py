@@ -193,6 +193,8 @@ class RunTask(WireMessage):
     arguments: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=1000)
     env: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=MOST_VARIABLES)
     """Of a script: variables for every worker, as NAME=VALUE; a built-in model has them in its settings."""
+    is_plain: bool = False
+    """The script does not use Potluck: it gets torchrun's variables, and all its workers last as long as the run."""
     requirements: dict[Name, Requirement] = Field(default={}, max_length=1000)
     """Of the packages that the script imports: the distributions on the machine that started the run."""
 
@@ -200,6 +202,16 @@ class RunTask(WireMessage):
     def env_words(self) -> list[str]:
         """The variables that the user gives to every worker, as NAME=VALUE."""
         return self.env if self.settings is None else list(self.settings.get("env") or [])
+
+
+class PlainPlace(WireMessage):
+    """A machine's place among the machines of a plain run, as torchrun's variables describe it."""
+
+    master: MachineName
+    """The machine of rank 0, which serves the store."""
+    node_rank: int
+    num_nodes: int
+    world_size: int
 
 
 class Assignment(WireMessage):
@@ -215,6 +227,7 @@ class Assignment(WireMessage):
     devices: list[str]
     expected: int
     lighthouse_port: int
+    """Where workers meet: the port of the run's lighthouse; in a plain run, of the store that rank 0 serves."""
     secret: str
     runs_dir: str | None
     """Folder of all runs on the host's own machine, whose workers write straight into it; None on other machines."""
@@ -225,6 +238,8 @@ class Assignment(WireMessage):
     """Gradients go from machine to machine unencrypted, past the gates."""
     fetches_checkpoint: bool = False
     """This machine fetches the host's newest checkpoint: the run is resumed, and the host does not train in it."""
+    plain: PlainPlace | None = None
+    """Set in a plain run."""
 
 
 class Visit(WireMessage):

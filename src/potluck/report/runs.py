@@ -21,6 +21,11 @@ class RunRow:
     status: str
     """A status of events.alive.status_of; or damaged, if the run cannot be read."""
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether the run's script does not use Potluck, so that its steps are not known."""
+        return self.settings.get("plain") is True
+
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
     """All runs, the most recently changed last."""

@@ -114,7 +114,7 @@ def tell(view: RunView) -> Story:
         account=account,
         began_at=view.began_at,
         num_steps=view.state.step,
-        repeat=_repeat(view),
+        repeat=repeat_lines(view),
     )
 
 
@@ -189,12 +189,13 @@ def _machines(view: RunView, account: Account | None) -> tuple[MachineRow, ...]:
     return tuple(rows)
 
 
-def _repeat(view: RunView) -> tuple[str, ...]:
+def repeat_lines(view: RunView) -> tuple[str, ...]:
+    """The commands that start the same run again."""
     settings: dict[str, Any] = view.settings
     if "script" in settings:
-        words = [*(["potluck", "run"] if settings.get("bundle") else ["python"]), settings["script"]]
-        if words[0] == "potluck":
-            words[2:2] = [part for word in settings.get("env") or [] for part in ("--env", word)]
+        more = [part for word in settings.get("env") or [] for part in ("--env", word)]
+        run = ["potluck", "run", *(["--plain"] if view.is_plain else []), *more]
+        words = [*(run if settings.get("bundle") else ["python"]), settings["script"]]
         return (" ".join(quote(str(word)) for word in [*words, *(settings.get("arguments") or [])]),)
     if not settings:
         return ()

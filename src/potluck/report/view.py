@@ -1,5 +1,6 @@
 """The current view of a run, for pages, reports and comparisons; a refresh reads only new events."""
 
+from dataclasses import replace
 from typing import Any, Final
 
 from potluck.core.errors import SettingsError
@@ -14,6 +15,7 @@ from potluck.report.attendance import Attendance
 from potluck.report.history import Happening
 from potluck.report.ledger import Floats
 from potluck.report.merge import Merge
+from potluck.report.plain_account import PlainAccount
 from potluck.report.worker import WorkerEvents
 
 _LOCKSTEP: Final = 2048  # steps that one file is read ahead of the others, so that few steps wait for other workers
@@ -79,7 +81,18 @@ class RunView:
     @property
     def status(self) -> str:
         """finished, diverged, stopped, failed, running or interrupted."""
+        if self.is_plain:  # no worker of a plain run is farther than another: the first failure counts
+            return status_of(self.folder, replace(self.state, ended=self.plain_account().ended))
         return status_of(self.folder, self.state)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the run's script does not use Potluck."""
+        return self.settings.get("plain") is True
+
+    def plain_account(self) -> PlainAccount:
+        """The account of a plain run, from outside."""
+        return PlainAccount.of(worker.state for worker in self.merge.workers.values())
 
     @property
     def machines(self) -> list[str]:

@@ -17,6 +17,7 @@ def run(state="running", message="", **workers):
         "message": message,
         "folder": "/home/anna/experiments/first",
         "settings": {"script": "train.py", "arguments": []},
+        "is_plain": False,
         "workers": {machine: [one] for machine, one in workers.items()},
     }
 
@@ -70,3 +71,22 @@ def test_machines_that_fail_each_for_its_own_reason_are_all_named():
     error = crashes.failure(run("failed", "\n".join(texts.values()), **workers))
     assert error.args[0] == "run first failed:\nrosa does not have scipy\nlily does not have scipy"
     assert error.fix == "on rosa: pip install scipy; on lily: pip install scipy"
+
+
+def test_of_a_plain_run_only_the_cause_is_told_once_and_with_fixes_that_fit_it():
+    told = []
+    teller = CrashTeller(told.append, "rosa", {})
+    error = 'Traceback (most recent call last):\n  File "train.py", line 3, in <module>\nValueError: no data'
+    running = run(rosa=worker(0, "RuntimeError: Connection closed by peer", "failed"))
+    plain = {**running, "is_plain": True, "workers": {**running["workers"], "lily": [worker(1, error, "failed")]}}
+    teller.look(plain)
+    assert told == []
+    ended = teller.failure({**plain, "state": "failed", "message": f"lily: {error}"})
+    assert str(ended.args[0]) == f"run first failed on lily:\n{error}"
+    assert "potluck run --plain --solo train.py" in ended.fix
+    full = "lily: torch.OutOfMemoryError: CUDA out of memory."
+    memory = teller.failure({**plain, "state": "failed", "message": full})
+    assert "lower the batch size in the script" in memory.fix
+    assert "--micro-batch" not in memory.fix
+    lost = teller.failure({**plain, "state": "failed", "message": "lily was lost: the host hears nothing from it"})
+    assert str(lost.args[0]) == "run first failed: lily was lost: the host hears nothing from it"

@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 import potluck
-from potluck.core.exit_codes import DIVERGED
+from potluck.core.exit_codes import DIVERGED, STOPPED
 from potluck.engine.steps.divergence import LossWatch, advice
 from potluck.events.log import read_records
 from potluck.events.state import replay
@@ -60,7 +60,7 @@ def test_an_unusual_loss_is_no_divergence(losses):
 @pytest.mark.parametrize(("losses", "code"), [([2.0, None], DIVERGED), ([2.0, None, 1.0], 0), ([2.0, 1.0], 0)], ids=str)
 def test_a_run_of_several_machines_ends_with_the_code(losses, code):
     """The display sees the events of all workers; each tells of the divergence, and it counts once."""
-    from potluck.cli.following import EXIT_STOPPED, _exit_code
+    from potluck.cli.following import _exit_code
 
     view = LiveView()
     for worker in ("rosa-0", "lily-0"):
@@ -75,7 +75,7 @@ def test_a_run_of_several_machines_ends_with_the_code(losses, code):
         )
         list(view.take([(f"events/{worker}.jsonl", lines)]))
     assert _exit_code("finished", view.state) == code
-    assert _exit_code("stopped", view.state) == EXIT_STOPPED
+    assert _exit_code("stopped", view.state) == STOPPED
     assert view.end("finished")[1].diverged_since == (2 if code else 0)
 
 

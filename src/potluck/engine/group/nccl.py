@@ -1,6 +1,6 @@
 """torchft's reconfigurable NCCL group, with the variables of NCCL that a user would otherwise set on every machine."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -13,8 +13,7 @@ from torchft.process_group import ProcessGroupNCCL
 from potluck.core.environment import add_variables, read_nccl_variables
 from potluck.core.nccl_variables import nccl_defaults
 from potluck.engine.group.roster import Member
-from potluck.machine.facts import LOOPBACK
-from potluck.machine.interfaces import interface_towards, read_interfaces, read_routes
+from potluck.machine.interfaces import interface_to_all, interface_with
 from potluck.machine.nccl_settings import infiniband_devices, read_nccl_files
 
 
@@ -75,21 +74,3 @@ def complete_variables(others: Sequence[str], *, own_address: str, debug_file: P
     )
     add_variables(found)
     return found
-
-
-def interface_with(address: str) -> str:
-    """The interface that has this address; empty if there is none, or only the loopback interface."""
-    owners = (one for one in read_interfaces() if one.kind != LOOPBACK)
-    return next((one.name for one in owners if address in [own.partition("/")[0] for own in one.addresses]), "")
-
-
-def interface_to_all(addresses: Iterable[str]) -> str:
-    """The interface on the routes to all these addresses; empty if there are several, or an address is not known."""
-    interfaces, routes = read_interfaces(), read_routes()
-    names = set()
-    for address in addresses:
-        found = interface_towards(address, interfaces, routes) if address else None
-        if found is None or found.kind == LOOPBACK:
-            return ""
-        names.add(found.name)
-    return names.pop() if len(names) == 1 else ""

@@ -47,7 +47,7 @@ class Journal:
                 _print_lines(event)
             self._tell_full_disk()
         if isinstance(event, StepCommitted) and (usage := self._meter.look()) is not None:
-            self.emit(_as_event(usage))
+            self.emit(usage_event(usage))
 
     def say(self, text: str) -> None:
         """Write a Notice event; watchers, or this class without watchers, print its line."""
@@ -91,7 +91,8 @@ def _print_lines(event: AnyEvent) -> None:
             sys.stderr.write(f"potluck: {printable(line)}\n")
 
 
-def _as_event(usage: Usage) -> MachineUsed:
+def usage_event(usage: Usage) -> MachineUsed:
+    """A measurement of this machine as the event that workers write."""
     return MachineUsed(
         seconds=usage.seconds,
         cpu=usage.cpu,

@@ -26,11 +26,11 @@ from potluck.meeting.agent.messages import (
     Trouble,
 )
 from potluck.meeting.agent.own_gate import OwnGate
-from potluck.meeting.agent.state_line import files_line, over_line, run_line, silence_line
+from potluck.meeting.agent.state_line import files_line, over_line, run_line, silence_line, start_line
 from potluck.meeting.agent.terminal import AgentTerminal
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.transfer.run_tail import Pace, read_pace
+from potluck.meeting.transfer.run_tail import read_pace
 from potluck.meeting.wire import Assignment, Orders, Report
 from potluck.meeting.workers.fork_client import ForkClient, ForkServerEnded
 from potluck.meeting.workers.messages import ToForkServer, WorkerNews
@@ -189,7 +189,7 @@ class Agent:
             # All files of the run are at the host, or the host does not know the run any more.
             over = self._runs.pop(name)
             over.stop()
-            self._terminal.tell(over_line(name, read_pace(over.folder)))
+            self._terminal.tell(over_line(name, read_pace(over.folder), is_plain=over.is_plain))
 
     def _is_of_earlier_start(self, assignment: Assignment) -> bool:
         """Whether workers here still train for an earlier start of the run; forgets that start once they have ended."""
@@ -214,7 +214,7 @@ class Agent:
     def _wind_down(self, leaving: LeaveRequest) -> None:
         """Let the workers finish their step, and wait until their files are at the host."""
         for run in self._runs.values():
-            run.stop()
+            run.stop(is_leaving=True)
         left_at = time.monotonic()
         while any(run.is_training for run in self._runs.values()) and time.monotonic() < left_at + leaving.step_s:
             self._turn()
@@ -244,9 +244,9 @@ class Agent:
             return silence_line(membership.host, time.monotonic() - self._silent_since)
         for run in self._runs.values():
             if run.is_training:
-                return run_line(run.name, read_pace(run.folder))
+                return run_line(run.name, read_pace(run.folder), is_plain=run.is_plain)
         for run in self._runs.values():
-            return files_line(run.name, membership.host) if run.has_ended else run_line(run.name, Pace())
+            return files_line(run.name, membership.host) if run.has_ended else start_line(run.name)
         return f"joined {membership.host} as {membership.machine}; waiting for work"
 
     def _say_goodbye(self) -> None:

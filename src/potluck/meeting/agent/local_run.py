@@ -6,7 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from potluck.core.states import ENDED, WorkerPhase
+from potluck.doctor.lost_peer import tells_of_lost_peer
 from potluck.meeting.agent.messages import AgentMessage, AgentPlace, FilesToSend, RunPrepared
+from potluck.meeting.agent.plain_environment import plain_environments
+from potluck.meeting.agent.plain_usage import PlainUsage
 from potluck.meeting.agent.preparation import prepare
 from potluck.meeting.agent.worker_environment import worker_environments
 from potluck.meeting.transfer.run_tail import read_pace
@@ -14,12 +17,15 @@ from potluck.meeting.wire import Assignment, GateOrders, WorkerReport
 from potluck.meeting.workers.crash import kind_of_crash
 from potluck.meeting.workers.messages import (
     BuiltInTask,
+    PlainTask,
     ScriptTask,
     StartWorkers,
     StopWorkers,
     ToForkServer,
     WorkerNews,
 )
+
+_STOPPING = ("stopping", "leaving")
 
 
 class LocalRun:
@@ -50,17 +56,23 @@ class LocalRun:
             for number in assignment.workers
         }
         self._told_crashes: set[str] = set()
-        self._stage: Literal["new", "preparing", "started", "resting", "stopping"] = "new"
+        self._stage: Literal["new", "preparing", "started", "resting", "stopping", "leaving"] = "new"
         """`preparing` lasts until the workers start; their states say whether preparation has ended."""
         self._started_with = 0
         """The number of workers that the whole run expected when this machine's workers were started."""
         self._num_starts = 0
         self.is_home = False
         """Whether all workers here have ended and all their files are at the host."""
+        self._usage: PlainUsage | None = None
+        """In a plain run: notes how busy its workers and this machine are."""
 
     @property
     def name(self) -> str:
         return self.assignment.run
+
+    @property
+    def is_plain(self) -> bool:
+        return self.assignment.plain is not None
 
     @property
     def is_training(self) -> bool:
@@ -107,11 +119,21 @@ class LocalRun:
             return
         if news.message and kind_of_crash(news.message) not in self._told_crashes:
             self._told_crashes.add(kind_of_crash(news.message))
-            worker = f"{self._place.membership.machine}-{news.worker}"
-            self._tell(f"run {self.name}: worker {worker} on this machine crashed:\n{news.message}")
+            worker = f"run {self.name}: worker {self._place.membership.machine}-{news.worker} on this machine"
+            is_effect = self.is_plain and tells_of_lost_peer(news.message)
+            self._tell(
+                f"{worker} has lost its connection to another worker, and ended"
+                if is_effect
+                else f"{worker} crashed:\n{news.message}"
+            )
+        message = news.message[-20_000:]
+        if self.is_plain and self._stage == "leaving" and news.state == "stopped":
+            message = f"{self._place.membership.machine} has left, and the others cannot go on without its worker"
         self._reports[news.worker] = before.model_copy(
-            update={"state": news.state, "message": news.message[-20_000:], "restarts": news.restarts}
+            update={"state": news.state, "message": message, "restarts": news.restarts}
         )
+        if self._usage is not None and self.has_ended:
+            self._usage.close(self._reports.values())
 
     def hear_delivered(self, files: frozenset[FilesToSend]) -> None:
         """Note whether this run's files are at the host; an entry from an earlier state of the run does not count."""
@@ -119,8 +141,10 @@ class LocalRun:
 
     def lose_workers(self) -> None:
         """The fork server has ended, and all workers with it: make them ready to start again, unless they stop."""
-        if self._stage == "stopping":
+        if self._stage in _STOPPING:
             self._set_all("stopped")
+        elif self.is_plain and self.is_training:
+            self._set_all("failed", "the process that held this machine's workers has ended")
         elif self.is_training:
             self._stage = "resting" if self._stage == "resting" else "preparing"
             for number, report in self._reports.items():
@@ -131,8 +155,10 @@ class LocalRun:
 
     def advance(self) -> None:
         """Do the next thing that the assignment asks for."""
+        if self._usage is not None:
+            self._usage.look()
         order = self.assignment.phase
-        if self._stage == "stopping":
+        if self._stage in _STOPPING:
             return
         if order == "rest":
             self._rest()
@@ -145,20 +171,21 @@ class LocalRun:
                 report.state == "ready" for report in self._reports.values()
             ):
                 self._start()
-        elif order == "go" and self._started_with != self.assignment.expected:
+        elif order == "go" and self._started_with != self.assignment.expected and not self.is_plain:
             self._expect_fewer()
         elif order == "stop":
             self.stop()
         elif order == "end" and self._stage != "started":
             self._set_all("stopped")
 
-    def stop(self) -> None:
-        """Ask the workers to stop after their step."""
+    def stop(self, *, is_leaving: bool = False) -> None:
+        """Ask the workers to stop after their step; `is_leaving`: because this machine leaves, the run may go on."""
         if self._stage in ("new", "preparing"):
             self._set_all("stopped")
-        elif self._stage != "stopping" and self.is_training:
+        elif self._stage not in _STOPPING and self.is_training:
             self._send(StopWorkers(run=self.name))
-        self._stage = "stopping"
+        if self._stage not in _STOPPING:
+            self._stage = "leaving" if is_leaving else "stopping"
 
     def _rest(self) -> None:
         """Stop the workers while this machine cannot reach some of the others, which train on."""
@@ -182,7 +209,6 @@ class LocalRun:
 
     def _start(self) -> None:
         assert self._gates is not None
-        task = self.assignment.task
         self._stage, self._started_with = "started", self.assignment.expected
         self._num_starts += 1
         self.is_home = False
@@ -192,12 +218,12 @@ class LocalRun:
                 machine=self._place.membership.machine,
                 run_folder=str(self.folder),
                 folder=str(self._working_folder),
-                task=ScriptTask(entry=task.entry, arguments=task.arguments)
-                if task.settings is None
-                else BuiltInTask(settings=task.settings),
-                workers=worker_environments(self._place, self.assignment, self._gates, self.folder.parent),
+                task=_task_of(self.assignment),
+                workers=_environments(self._place, self.assignment, self._gates, self.folder),
             )
         )
+        if self.is_plain:
+            self._usage = PlainUsage(self.folder, self._working_folder, self._place.membership.machine, self.assignment)
         self._set_all("running")
 
     def _expect_fewer(self) -> None:
@@ -211,6 +237,22 @@ class LocalRun:
         for number, report in self._reports.items():
             if report.state not in ENDED:
                 self._reports[number] = report.model_copy(update={"state": state, "message": message})
+
+
+def _task_of(assignment: Assignment) -> BuiltInTask | ScriptTask | PlainTask:
+    task = assignment.task
+    if task.settings is not None:
+        return BuiltInTask(settings=task.settings)
+    kind = ScriptTask if assignment.plain is None else PlainTask
+    return kind(entry=task.entry, arguments=task.arguments)
+
+
+def _environments(
+    place: AgentPlace, assignment: Assignment, gates: GateOrders, folder: Path
+) -> dict[int, dict[str, str]]:
+    if assignment.plain is not None:
+        return plain_environments(place, assignment, assignment.plain, gates, folder.absolute() / "logs")
+    return worker_environments(place, assignment, gates, folder.parent)
 
 
 def _is_member(gates: GateOrders | None, machine: str) -> bool:

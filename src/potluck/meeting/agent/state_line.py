@@ -8,11 +8,18 @@ def silence_line(host: str, silent_s: float) -> str:
     return f"{host} has not answered for {max(1, round(silent_s))} s; what runs here waits for it"
 
 
-def run_line(run: str, pace: Pace) -> str:
-    """A run's last step and speed, or that it is starting."""
+def run_line(run: str, pace: Pace, *, is_plain: bool = False) -> str:
+    """A run's last step and speed, or that it is starting; the steps of a plain run are not known."""
+    if is_plain:
+        return f"run {run}: its script runs here"
     if pace.step == 0:
-        return f"run {run}: starting, no step is done yet"
+        return start_line(run)
     return f"run {run}: step {pace.step}, {pace.samples_per_s:,.0f} samples/s over all machines"
+
+
+def start_line(run: str) -> str:
+    """Shown until a run has done something here."""
+    return f"run {run}: starting, no step is done yet"
 
 
 def files_line(run: str, host: str) -> str:
@@ -20,8 +27,10 @@ def files_line(run: str, host: str) -> str:
     return f"run {run}: training has ended here; what it wrote goes to {host}"
 
 
-def over_line(run: str, pace: Pace) -> str:
+def over_line(run: str, pace: Pace, *, is_plain: bool = False) -> str:
     """Printed when a run is over; for a short run it may be the only line about its steps."""
+    if is_plain:
+        return f"run {run} is over on this machine"
     return f"run {run} is over on this machine; its last step here was {pace.step}"
 
 

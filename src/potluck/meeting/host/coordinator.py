@@ -127,7 +127,8 @@ class Coordinator:
     def are_runs_paused(self) -> bool:
         """Whether the workers of all paused runs have ended and sent their files, on machines that are not absent."""
         absent = self.state.absent(self._clock())
-        return all(has_paused(record, absent) for record in self._kept.unfinished() if record.state == "paused")
+        waited_for = [one for one in self._kept.unfinished() if one.state == "paused" or one.task.is_plain]
+        return all(has_paused(record, absent) for record in waited_for)
 
     # Once a second
 

@@ -215,6 +215,8 @@ class Host:
         """Start the lighthouses of unfinished runs on the ports that their workers know; then import torch."""
         with self.coordinator.troubles.survived("the lighthouses of runs that go on"):
             for record in self.coordinator.state.unfinished():
+                if record.task.is_plain:
+                    continue  # its workers meet at the store of rank 0
                 self._lighthouses.start(record.id, record.lighthouse_port)
         self._lighthouses.warm()
         gc.freeze()  # torch's million objects never become garbage: the collector need not scan them again

@@ -7,7 +7,12 @@ from potluck.meeting.host.runs import RunRecord, WorkerRecord
 
 
 def pause(record: RunRecord) -> RunRecord:
-    """Mark a run in progress as paused: its workers stop after their step, and the last committed step is saved."""
+    """Mark a run in progress as paused: its workers stop after their step, and the last committed step is saved.
+
+    A plain run stops for good: Potluck cannot know what its script has saved.
+    """
+    if record.task.is_plain:
+        return record.with_(state="stopping")
     return record.with_(state="paused") if record.state in ("preparing", "running") else record
 
 

@@ -46,9 +46,14 @@ def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunT
             task = task.model_copy(update={"env": recorded_variables(folder)})
         return folder, task, True
     folder = create_run_folder(runs_dir, request.name or free_run_name(runs_dir, Path(task.entry).stem))
-    variables = {"env": task.env} if task.env else {}
-    _record(folder, {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle, **variables})
+    _record(folder, script_settings(task))
     return folder, task, False
+
+
+def script_settings(task: RunTask) -> dict[str, object]:
+    """What run.yaml holds for a script."""
+    kept: dict[str, object] = {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle}
+    return kept | ({"env": task.env} if task.env else {}) | ({"plain": True} if task.is_plain else {})
 
 
 def _record(folder: RunFolder, values: dict[str, object]) -> None:

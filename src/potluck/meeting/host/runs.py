@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from potluck.core.cards import label
 from potluck.core.states import ENDED, Order, RunPhase, WorkerPhase
-from potluck.meeting.wire import Assignment, Name, Port, RunTask, WorkerReport
+from potluck.meeting.wire import Assignment, Name, PlainPlace, Port, RunTask, WorkerReport
 
 
 class WorkerRecord(BaseModel):
@@ -61,6 +61,11 @@ class RunRecord(BaseModel):
     @property
     def has_ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a plain run has lost a worker, and so ends on all machines."""
+        return self.task.is_plain and any(worker.state in ("failed", "stopped") for _, worker in self.all_workers())
 
     def all_workers(self) -> list[tuple[str, WorkerRecord]]:
         return [(machine, worker) for machine, workers in self.workers.items() for worker in workers]
@@ -162,6 +167,8 @@ def is_home(record: RunRecord, absent: frozenset[str]) -> bool:
 
 def phase_for(record: RunRecord, machine: str) -> Order:
     """The order for a machine. `end`: the run has finished; its last workers end by themselves, none is started."""
+    if record.state == "running" and record.is_broken:
+        return "stop"
     if record.state == "running" and machine in record.left_out:
         return "rest"
     if record.state in ("preparing", "running"):
@@ -191,4 +198,15 @@ def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment 
         is_resumed=record.is_resumed,
         is_direct=record.is_direct,
         fetches_checkpoint=record.is_resumed and host not in record.workers and machine == next(iter(record.workers)),
+        plain=_plain_place(record, machine) if record.task.is_plain else None,
+    )
+
+
+def _plain_place(record: RunRecord, machine: str) -> PlainPlace:
+    machines = list(record.workers)
+    return PlainPlace(
+        master=machines[0],
+        node_rank=machines.index(machine),
+        num_nodes=len(machines),
+        world_size=len(record.all_workers()),
     )

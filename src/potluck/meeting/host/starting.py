@@ -1,6 +1,7 @@
 """Starts a run: chooses its machines, makes its folder and lighthouse, and builds its record."""
 
 import asyncio
+import random
 import secrets
 import time
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from potluck.meeting.transfer.selection import check_script
 from potluck.meeting.wire import RunRequest
 
 _READY_S = 60.0
+_STORE_PORTS = (20_000, 29_000)  # below the ports that the kernel gives to outgoing connections
 
 
 class RunStarter:
@@ -47,6 +49,8 @@ class RunStarter:
             check_script(request.task)
         async with self._turn:
             machines = await self._choose(request)
+            if request.task.is_plain:
+                machines.sort(key=lambda name: name != by)  # rank 0, which saves checkpoints, is where the user sits
             if request.is_direct:
                 check_direct(self._roster, machines)
             record = await self._make_record(request, by, {name: self._devices(name, request) for name in machines})
@@ -81,7 +85,7 @@ class RunStarter:
             started_at=self._clock(),
             folder=folder.path.absolute(),
             secret=secrets.token_hex(16),
-            lighthouse_port=await asyncio.to_thread(self._lighthouses.start, run_id),
+            lighthouse_port=await self._meeting_port(request, run_id),
             is_direct=request.is_direct,
             machines=request.machines,
             without=request.without,
@@ -94,6 +98,12 @@ class RunStarter:
         for machine, own in devices.items():
             record = add_machine(record, machine, own, self._roster.machines[machine].cards)
         return record
+
+    async def _meeting_port(self, request: RunRequest, run_id: str) -> int:
+        """The port of the run's lighthouse, which is started; for a plain run, of the store that rank 0 will serve."""
+        if request.task.is_plain:
+            return random.randint(*_STORE_PORTS)  # noqa: S311  no secret: rank 0 tells if another program has it
+        return await asyncio.to_thread(self._lighthouses.start, run_id)
 
 
 def is_awaited(state: HostState, request: RunRequest, now: float) -> bool:

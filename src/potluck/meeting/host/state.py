@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from potluck.core.errors import MeetingError, did_you_mean
 from potluck.meeting.host.pausing import come_back, pause
+from potluck.meeting.host.plain_runs import judge_plain
 from potluck.meeting.host.readings import RunReading
 from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import AWAY_AFTER_S, LEAVE_S, Machine
@@ -65,7 +66,8 @@ def hear(state: HostState, machine: str, now: float) -> HostState:
     state = _change(state, machine, last_heard=now, has_left=False)
     if was == "left":
         for record in state.unfinished():
-            state = put_run(state, come_back(record, machine), now)
+            if not record.task.is_plain:
+                state = put_run(state, come_back(record, machine), now)
     return _add_to_runs(state, machine, now) if was in ("away", "left") else state
 
 
@@ -128,12 +130,12 @@ def pass_time(
         if machine.leaves_by is not None and machine.leaves_by < now:  # it has not left in time: it counts as gone
             state = _part_with(state, name)
     for record in state.unfinished():
-        if record.name in left_out:
+        if record.name in left_out and not record.task.is_plain:
             state = put_run(state, record.with_(left_out=dict(left_out[record.name])), now)
     state = _judge(state, now)
     absent = state.absent(now)
     for record in state.unfinished():
-        if record.expected > 1 and record.name in readings:
+        if record.expected > 1 and record.name in readings and not record.task.is_plain:
             has_stepped = readings[record.name].pace.step > 0
             state = put_run(state, lower_expectation(record, absent, has_stepped=has_stepped), now)
     for name, ended_at in state.ended_at.items():
@@ -148,7 +150,8 @@ def _judge(state: HostState, now: float) -> HostState:
     unfinished = state.unfinished()
     absent = state.absent(now) if unfinished else frozenset()
     for record in unfinished:
-        state = put_run(state, judge(record, absent), now)
+        decide = judge_plain if record.task.is_plain else judge
+        state = put_run(state, decide(record, absent), now)
     return state
 
 
@@ -159,7 +162,7 @@ def _add_to_runs(state: HostState, machine: str, now: float) -> HostState:
     if known.devices is None or not known.facts.can_train or any(machine in record.workers for record in unfinished):
         return state
     for record in unfinished:
-        if wants(record, machine) and record.machines is None:
+        if wants(record, machine) and record.machines is None and not record.task.is_plain:
             forced = (record.task.settings or {}).get("device")
             devices = [forced] if forced else known.devices
             return put_run(state, add_machine(record, machine, devices, known.cards), now)

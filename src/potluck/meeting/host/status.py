@@ -7,6 +7,7 @@ from potluck.events.progress_lines import backend_lines
 from potluck.meeting.host.pairs import pair_links, troubled_links
 from potluck.meeting.host.readings import RunReading, RunReadings
 from potluck.meeting.host.roster import MachineRoster
+from potluck.meeting.host.run_setup import script_settings
 from potluck.meeting.host.runs import RunRecord, is_home
 from potluck.meeting.host.state import HostState
 
@@ -58,12 +59,7 @@ def show_run(record: RunRecord, reading: RunReading, absent: frozenset[str]) -> 
         "started_by": record.started_by,
         "started_at": record.started_at,
         "folder": str(record.folder),
-        "settings": record.task.settings
-        or {
-            "script": record.task.entry,
-            "arguments": record.task.arguments,
-            "env": record.task.env,
-        },
+        "settings": record.task.settings or script_settings(record.task),
         "what": record.task.entry or str((record.task.settings or {}).get("model", "")),
         "step": pace.step,
         "last_step": reading.last_step,
@@ -73,6 +69,7 @@ def show_run(record: RunRecord, reading: RunReading, absent: frozenset[str]) -> 
         "is_direct": record.is_direct,
         "backend": "" if reading.backend is None else reading.backend.backend,
         "gradients": [] if reading.backend is None else backend_lines(reading.backend),
+        "is_plain": record.task.is_plain,
         "workers": {
             machine: [worker.model_dump() for worker in workers] for machine, workers in record.workers.items()
         },

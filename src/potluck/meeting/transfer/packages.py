@@ -26,6 +26,12 @@ def imported_packages(script_folder: Path, entry: Path) -> list[str]:
 
     An import under an `if`, or in a `try` that catches its failure, is optional and does not count.
     """
+    _, needed = read_script(script_folder, entry)
+    return sorted(needed - set(sys.stdlib_module_names) - _BY_POTLUCK)
+
+
+def read_script(script_folder: Path, entry: Path) -> tuple[set[Path], set[str]]:
+    """The script and the folder's files that it imports, and all top-level packages that these need from outside."""
     script = script_folder / entry
     roots = list(dict.fromkeys([script.parent, script_folder]))
     needed: set[str] = set()
@@ -38,7 +44,7 @@ def imported_packages(script_folder: Path, entry: Path) -> list[str]:
                 needed.add(module.split(".")[0])
             to_read += [found for found in own if found not in seen]
             seen.update(own)
-    return sorted(needed - set(sys.stdlib_module_names) - _BY_POTLUCK)
+    return seen, needed
 
 
 def requirements(packages: Iterable[str]) -> dict[str, str]:

@@ -9,17 +9,22 @@ from typing import Any
 from potluck.core.disk import as_disk_error, is_full
 from potluck.core.environment import read_environment, read_launch
 from potluck.core.errors import PotluckError
-from potluck.meeting.workers.messages import BuiltInTask, ScriptTask
+from potluck.meeting.workers.messages import BuiltInTask, PlainTask, ScriptTask
 
 TRY_LATER = 75  # sysexits.h's EX_TEMPFAIL: the disk is full, and may have space again in a while
 REFUSED = 78  # sysexits.h's EX_CONFIG: a person has to fix something, and the printed error says what
 
 
-def work(task: BuiltInTask | ScriptTask, folder: Path) -> None:
+def work(task: BuiltInTask | ScriptTask | PlainTask, folder: Path) -> None:
     """Execute a worker's task. A PotluckError or disk error is printed, and the exit code is TRY_LATER or REFUSED."""
     try:
         if isinstance(task, BuiltInTask):
             _train(task.settings)
+        elif isinstance(task, PlainTask):
+            from potluck.engine.group.stock import stock_groups  # noqa: PLC0415
+
+            with stock_groups(read_launch()):
+                _run_script(folder / task.entry, task.arguments)
         else:
             _run_script(folder / task.entry, task.arguments)
     except PotluckError as error:

@@ -30,6 +30,14 @@ class ScriptTask(WorkerMessage, frozen=True, kw_only=True):
     arguments: list[str]
 
 
+class PlainTask(WorkerMessage, frozen=True, kw_only=True):
+    """Run a script that does not use Potluck: its workers are not restarted, and end soon after they are asked to."""
+
+    entry: str
+    """The script's path, relative to StartWorkers.folder."""
+    arguments: list[str]
+
+
 class StartWorkers(WorkerMessage, frozen=True, kw_only=True):
     """Start a run's workers; earlier workers of the run are ended first."""
 
@@ -38,7 +46,7 @@ class StartWorkers(WorkerMessage, frozen=True, kw_only=True):
     run_folder: str
     folder: str
     """The workers' current folder, and the folder of the script."""
-    task: BuiltInTask | ScriptTask
+    task: BuiltInTask | ScriptTask | PlainTask
     workers: dict[int, dict[str, str]]
     """Each worker's environment variables, by its number in the run; they include the run's secret."""
 

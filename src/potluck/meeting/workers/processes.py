@@ -14,12 +14,20 @@ from potluck.core.states import ENDED, Ending, ProcessPhase
 from potluck.meeting.workers.crash import crash_text, read_tail
 from potluck.meeting.workers.leftovers import end_leftover
 from potluck.meeting.workers.main import REFUSED, TRY_LATER, work
-from potluck.meeting.workers.messages import STEP_S, StartWorkers, WorkerNews
+from potluck.meeting.workers.messages import (
+    STEP_S,
+    BuiltInTask,
+    PlainTask,
+    ScriptTask,
+    StartWorkers,
+    WorkerNews,
+)
 
 if TYPE_CHECKING:
     from potluck.meeting.workers.supervision import Ended, LogFiles, SupervisedFork
 
 _POLL_S = 0.05
+_PLAIN_END_S = 4.0  # each for SIGINT and SIGTERM, which a script that waits for other machines may not heed
 _ORDERLY_STOPS = (128 + signal.SIGINT, 128 + signal.SIGTERM)  # the engine's exit codes after a stop was asked for
 _ASKED_FOR = (-signal.SIGINT, -signal.SIGTERM, -signal.SIGKILL)
 _VARIABLES = {"PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1"}  # logs without delay, a stack on a segmentation fault
@@ -35,8 +43,14 @@ class RestartRules:
     forgiven_after_s: float = 600.0
     """A worker that ran this long without a crash has all its restarts again."""
 
-    full_disk_delay_s: float = 5.0
-    """Delay before the restart of a worker that a full disk ended; such restarts do not count towards `most`."""
+    full_disk_delay_s: float | None = 5.0
+    """Delay before the restart of a worker that a full disk ended; such restarts do not count towards `most`.
+    None: there is no such restart."""
+
+    @classmethod
+    def of(cls, task: BuiltInTask | ScriptTask | PlainTask) -> "RestartRules":
+        """None for a plain script: a worker that starts again would not find its way back into the others' groups."""
+        return cls(most=0, full_disk_delay_s=None) if isinstance(task, PlainTask) else cls()
 
     def delay_s(self, num_restarts: int) -> float:
         """first * 2^n, up to the longest."""
@@ -75,14 +89,18 @@ class WorkerProcesses:
     def __init__(self, wanted: StartWorkers, restarts: RestartRules | None = None) -> None:
         self._wanted = wanted
         self._logs = Path(wanted.run_folder) / "logs"
-        self._rules = restarts or RestartRules()
+        self._rules = restarts or RestartRules.of(wanted.task)
         self._workers = [_Worker(number=number, name=f"{wanted.machine}-{number}") for number in wanted.workers]
         self._is_stopping = False
         self._has_asked = False
+        self._has_pressed = False
+        self._harder_at = float("inf")
+        """When a plain script that does not end gets the next stronger signal."""
 
     def poll(self) -> list[WorkerNews]:
         """Start or restart workers that are due, and see which have ended; returns the changes since the last call."""
         self._look()
+        self._press()
         news = []
         for worker in self._workers:
             now = self._news(worker)
@@ -99,6 +117,8 @@ class WorkerProcesses:
         if not self._has_asked:
             self._has_asked = True
             self._signal_all(signal.SIGINT)
+            if isinstance(self._wanted.task, PlainTask):
+                self._harder_at = time.monotonic() + _PLAIN_END_S
 
     def stop(self, *, after_step: bool = True, step_s: float = STEP_S, end_s: float = 5.0) -> None:
         """End all workers and the processes that they have started.
@@ -118,6 +138,16 @@ class WorkerProcesses:
             if worker.process is not None:
                 worker.process.kill()
         self._look()
+
+    def _press(self) -> None:
+        """End a plain script that has not ended after SIGINT: SIGTERM, then SIGKILL."""
+        if time.monotonic() < self._harder_at:
+            return
+        is_last = self._has_pressed
+        self._has_pressed, self._harder_at = True, time.monotonic() + _PLAIN_END_S
+        for worker in self._workers:
+            if worker.process is not None:
+                worker.process.kill() if is_last else worker.process.signal(signal.SIGTERM)
 
     def _signal_all(self, number: signal.Signals) -> None:
         self._is_stopping = True
@@ -166,7 +196,7 @@ class WorkerProcesses:
             folder, variables = Path(wanted.folder), {**_VARIABLES, **wanted.workers[worker.number]}
             worker.process = SupervisedFork(partial(work, wanted.task, folder), variables, folder, worker.files)
         except OSError as error:
-            if is_full(error):
+            if is_full(error) and self._rules.full_disk_delay_s is not None:
                 worker.start_at = time.monotonic() + self._rules.full_disk_delay_s
                 return
             trouble = RunFolderError(
@@ -193,7 +223,7 @@ class WorkerProcesses:
             worker.num_restarts = 0
         if self._is_stopping or ended.exit_code == REFUSED:
             return
-        if ended.exit_code == TRY_LATER:
+        if ended.exit_code == TRY_LATER and self._rules.full_disk_delay_s is not None:
             worker.phase = "waiting"
             worker.start_at = now + self._rules.full_disk_delay_s
         elif worker.num_restarts < self._rules.most:
