@@ -1,5 +1,6 @@
 """potluck plan: the shares and the speed that a run would have."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -48,6 +49,7 @@ def plan(
     from potluck.core.environment import read_environment
     from potluck.core.quantities import rate_bytes_per_s
     from potluck.measuring.sources import gather_profiles, make_cluster, read_links
+    from potluck.planning.backend_choice import explain_backend
     from potluck.planning.outlook import look_ahead
     from potluck.workloads.models import find_model
 
@@ -60,6 +62,8 @@ def plan(
     outlook = look_ahead(
         cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable), num_steps=steps
     )
+    in_ring = [(one.machine, one.device) for one in found if one.machine not in outlook.plan.benched]
+    outlook = replace(outlook, lines=[*outlook.lines, *explain_backend(in_ring)])
     if as_json:
         import json
 

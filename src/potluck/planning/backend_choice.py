@@ -63,6 +63,27 @@ def choose_backend(wanted: str, workers: Sequence[BackendFacts]) -> BackendChoic
     )
 
 
+def explain_backend(devices: Sequence[tuple[str, str]]) -> list[str]:
+    """A line if machines that train on a CPU keep others from NCCL. `devices`: of each worker, machine and device.
+
+    What NCCL would gain is not in any profile, so the line names no figure, and says how to measure it.
+    """
+    facts = [
+        BackendFacts(machine=machine, device=device, nccl="the same" if device.startswith("cuda") else "")
+        for machine, device in devices
+    ]
+    slow = _held_back_by(facts)
+    if not slow:
+        return []
+    others = [machine for machine in _machines(facts) if machine not in slow]
+    return [
+        f"gradients go by Gloo through host memory, because {_nccl_obstacle(facts)}; without {listed(slow)}, "
+        f"{listed(others)} would use NCCL if they have the same version of it. Whether that is faster than with all "
+        f"machines is not measured; measure it: train a few hundred steps with --machines {','.join(others)} and as "
+        "many with all, then: potluck compare"
+    ]
+
+
 def _held_back_by(workers: Sequence[BackendFacts]) -> tuple[str, ...]:
     """The machines that train on a CPU, if NCCL is possible among the others, and these have something to exchange."""
     without = _machines([worker for worker in workers if worker.is_on_cpu])

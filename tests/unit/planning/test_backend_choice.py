@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError
-from potluck.planning.backend_choice import BackendFacts, choose_backend
+from potluck.planning.backend_choice import BackendFacts, choose_backend, explain_backend
 
 
 def gpu(machine, nccl="2.27.3", device="cuda:0", card=""):
@@ -81,3 +81,14 @@ def test_all_workers_come_to_the_same_choice_and_nccl_is_never_chosen_for_a_work
         others = [worker for worker in workers if worker.machine not in choice.held_back_by]
         assert choose_backend("auto", others).backend == "nccl"
     assert choice.reason
+
+
+def test_a_plan_says_when_only_cpus_keep_the_others_from_nccl_and_names_no_figure():
+    [line] = explain_backend([("rosa", "cuda:0"), ("lily", "cuda:0"), ("fern", "cpu")])
+    assert "because fern trains on its CPU; without fern, rosa and lily would use NCCL" in line
+    assert "is not measured" in line
+    assert "--machines rosa,lily" in line
+    assert not explain_backend([("rosa", "cuda:0"), ("lily", "cuda:0")])
+    assert not explain_backend([("rosa", "cuda:0"), ("fern", "cpu")])  # one card has nobody to exchange with
+    assert not explain_backend([("rosa", "cpu"), ("fern", "cpu")])
+    assert not explain_backend([("rosa", "xpu:0"), ("lily", "xpu:0"), ("fern", "cpu")])
