@@ -20,6 +20,7 @@ _HELP = {
     "potluck_run_score": "The newest evaluation, by its name.",
     "potluck_run_plan_changes": "Plans after the first.",
     "potluck_run_fault_seconds": "Time that the remaining machines lost when machines left or joined.",
+    "potluck_run_backend": "1 for the backend, gloo or nccl, that exchanges gradients.",
     "potluck_run_up": "1 while a process trains the run.",
     "potluck_run_damaged": "1 if its events cannot be read; `potluck report` says why.",
     "potluck_machine_here": "1 while a machine takes part in the newest steps.",
@@ -69,6 +70,8 @@ def _of_run(view: RunView) -> Iterable[tuple[str, float | None, dict[str, str]]]
     yield "potluck_run_loss", state.loss, {}
     yield "potluck_run_plan_changes", max(0, len(view.merge.plans) - 1), {}
     yield "potluck_run_fault_seconds", view.merge.regroup_s, {}
+    if state.backend is not None:
+        yield "potluck_run_backend", 1, {"backend": state.backend.backend}
     yield "potluck_run_up", view.status == "running", {}
     energy = energy_of(view)
     yield "potluck_run_samples_per_joule", None if energy is None else energy.samples_per_joule, {}

@@ -7,7 +7,7 @@ from potluck.core.cards import together
 from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.core.words import counted
-from potluck.events.progress_lines import backend_text, held_back_text
+from potluck.events.progress_lines import backend_text, held_back_text, variables_text
 from potluck.report.account import Account
 from potluck.report.account_words import figures
 from potluck.report.cards import CardRow, card_rows, energy_of
@@ -133,6 +133,9 @@ def _what(view: RunView) -> dict[str, str]:
     if state.backend is not None:
         words["gradients"] = backend_text(state.backend)
         words["NCCL"] = held_back_text(state.backend) if state.backend.held_back_by else ""
+    for worker in view.merge.workers.values():
+        if worker.state.backend is not None:
+            words[f"NCCL on {worker.machine}"] = variables_text(worker.state.backend)
     return {key.replace("_", " "): text for key, text in words.items() if text}
 
 
