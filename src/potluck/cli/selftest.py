@@ -35,7 +35,9 @@ def selftest(
         for name, what in CHECKS.items():
             say(f"{name:12} {what}")
         return
-    document = _test_here(only, is_quick=quick, is_shown=not as_json)
+    document = None if solo else _test_joined(only, is_quick=quick, is_shown=not as_json)
+    if document is None:
+        document = _test_here(only, is_quick=quick, is_shown=not as_json)
     if as_json:
         from potluck.selftest.document import encode
 
@@ -52,8 +54,7 @@ def _test_here(only: list[str], *, is_quick: bool, is_shown: bool) -> "Document"
     from potluck.cli.selftest_display import showing_checks
     from potluck.core.environment import read_environment
     from potluck.selftest.conducting import begin
-    from potluck.selftest.document import Document, describe_machine, now
-    from potluck.selftest.rows import verdict
+    from potluck.selftest.document import describe_machine, make_document
 
     began, machine = time.monotonic(), read_environment().machine
     with showing_checks(is_shown=is_shown) as shown, begin(only=only, is_quick=is_quick) as test:
@@ -62,17 +63,44 @@ def _test_here(only: list[str], *, is_quick: bool, is_shown: bool) -> "Document"
         for planned in test.planned:
             shown.at(planned.check, planned.where)
             rows.append(test.do(planned))
-            shown.done(rows[-1])
+            shown.row(rows[-1])
+            shown.advance()
         tested = describe_machine(machine, test.seen)
-    return Document(
-        verdict=verdict(rows, machine),
-        is_well=not any(row.result == "failed" for row in rows),
-        is_quick=is_quick,
-        tested_at=now(),
-        seconds=round(time.monotonic() - began, 1),
-        machines=(tested,),
-        rows=tuple(rows),
-    )
+    return make_document(rows, [tested], is_quick=is_quick, seconds=time.monotonic() - began)
+
+
+def _test_joined(only: list[str], *, is_quick: bool, is_shown: bool) -> "Document | None":
+    """Test all machines that have joined the host; None if this machine has joined none."""
+    import time
+
+    from potluck.cli.placing import joined_host
+    from potluck.cli.selftest_display import showing_checks
+    from potluck.core.environment import read_environment
+    from potluck.meeting.client.cluster import ClusterClient
+    from potluck.meeting.client.selftesting import JoinedTest
+    from potluck.meeting.home import Home
+    from potluck.selftest.conducting import begin
+    from potluck.selftest.document import make_document
+
+    home, began = read_environment().home, time.monotonic()
+    if joined_host(home) is None:
+        return None
+    with (
+        showing_checks(is_shown=is_shown) as shown,
+        ClusterClient(Home(home)) as cluster,
+        begin(only=only, is_quick=is_quick) as here,
+    ):
+        test = JoinedTest(cluster, here, only, is_quick, warn)
+        steps = test.steps()
+        shown.begin(len(steps), f"all machines of {cluster.membership.host}")
+        rows = []
+        for check, where, do in steps:
+            shown.at(check, where)
+            for row in do():
+                rows.append(row)
+                shown.row(row)
+            shown.advance()
+    return make_document(rows, test.tested, is_quick=is_quick, seconds=time.monotonic() - began)
 
 
 def _show(document: "Document") -> None:

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from potluck.cli.fitting import print_table
 from potluck.cli.terminal import Console
+from potluck.core.words import counted
 
 if TYPE_CHECKING:
     from potluck.selftest.document import Document
@@ -26,28 +27,27 @@ class ChecksShown:
         self._progress = progress
         self._console = console
         self._task = None if progress is None else progress.add_task("importing torch", total=None)
-        self._num_done = 0
-        self._total = 0
 
     def begin(self, num_checks: int, devices: str) -> None:
         """Say how many checks there are, on which devices."""
-        self._total = num_checks
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, total=num_checks)
-        self._line(f"{num_checks} checks on {devices}")
+        self._line(f"{counted(num_checks, 'check')} on {devices}")
 
     def at(self, check: str, where: str) -> None:
         """Show which check is done now."""
         if self._progress is not None and self._task is not None:
             self._progress.update(self._task, description=f"{check} on {where}")
 
-    def done(self, row: "Row") -> None:
-        """Count a finished check; one that failed is shown at once."""
-        self._num_done += 1
+    def row(self, row: "Row") -> None:
+        """Outside of a terminal, print a line for a finished check."""
+        on = f" on {row.machine}" if row.machine else ""
+        self._line(f"{row.check}{on}, {row.where}: {row.result} ({row.seconds:.1f} s)")
+
+    def advance(self) -> None:
+        """Count one more check as done."""
         if self._progress is not None and self._task is not None:
             self._progress.advance(self._task)
-        else:
-            self._line(f"{self._num_done}/{self._total} {row.check} on {row.where}: {row.result} ({row.seconds:.1f} s)")
 
     def _line(self, text: str) -> None:
         if self._console is not None and self._progress is None:

@@ -11,6 +11,7 @@ Word = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.:-]{0,62}$"
 
 MEASURE_S = 300.0  # timeout of one MeasureModel
 SWEEP_S = 120.0  # timeout of one SweepLinks
+SELF_TEST_S = 590.0  # timeout of one TestMachine; the host keeps a question for ten minutes at most
 
 
 class MeasureModel(ProbeMessage, frozen=True, kw_only=True):
@@ -53,6 +54,20 @@ class SweepLinks(ProbeMessage, frozen=True, kw_only=True):
     """The address on which this machine listens."""
 
 
+class TestMachine(ProbeMessage, frozen=True, kw_only=True):
+    """Do the self-test of this machine alone."""
+
+    checks: tuple[Word, ...] = ()
+    """All if empty."""
+    is_quick: bool = False
+
+
+class MachineTested(ProbeMessage, frozen=True, kw_only=True):
+    """The result of a self-test, as JSON of selftest.document.Document."""
+
+    document: str
+
+
 class LinkSeen(msgspec.Struct, frozen=True, kw_only=True):
     """Measured cost of one link, or of the ring over all machines."""
 
@@ -69,5 +84,5 @@ class LinksSwept(ProbeMessage, frozen=True, kw_only=True):
     machines: dict[str, LinkSeen]
 
 
-Ask = asks.Ask | MeasureModel | TellProfiles | SweepLinks
-Answer = asks.Answer | ProfilesTold | LinksSwept
+Ask = asks.Ask | MeasureModel | TellProfiles | SweepLinks | TestMachine
+Answer = asks.Answer | ProfilesTold | LinksSwept | MachineTested

@@ -18,7 +18,7 @@ LIMITS = {"fp64": FLOAT64_LIMIT, "fp32": FLOAT32_LIMIT, "bf16": MIXED_LIMIT, "fp
 
 _SCRATCH_BYTES = 1 << 27  # 16 samples at once ask for 512 GiB, one for 128 MiB
 _KILL_AT_STEP = 5
-_HEALING_EPOCHS = 6
+HEALING_EPOCHS = 6
 _LOOK_S = 0.02
 
 
@@ -62,14 +62,16 @@ def check_memory(runs: SmallRuns, device: str) -> Row:
         )
     more = f"{found.did_not_fit[0]} samples did not fit, {found.micro_batch} at once do"
     apart = largest_difference(runs.alone(device, "fp32").parameters, found.parameters)
-    return _row("memory", device, "fp32", {"one worker": apart}, more=more, figures={"fits": found.micro_batch})
+    return judge_parameters(
+        "memory", device, "fp32", {"one worker": apart}, more=more, figures={"fits": found.micro_batch}
+    )
 
 
 def check_healing(runs: SmallRuns, crew: Crew) -> Row:
     """The last worker is killed; a new process takes its place, is healed, and nothing of the result is lost."""
     size = len(crew.devices)
     with runs.group(size) as variables:
-        orders = crew_orders(runs, crew, variables, "fp32", epochs=_HEALING_EPOCHS, pause_s=0.01, wait_s=0.5)
+        orders = crew_orders(runs, crew, variables, "fp32", epochs=HEALING_EPOCHS, pause_s=0.01, wait_s=0.5)
         *others, victim, spare = runs.pool.take(size + 1)
         for process, order in zip([*others, victim], orders, strict=True):
             process.order(order)
@@ -80,11 +82,11 @@ def check_healing(runs: SmallRuns, crew: Crew) -> Row:
         seconds = _wait_for_commit(runs, orders[-1].run, size - 1, killed_at, spare)
         answers = gather([*others, spare])
     found = trained(answers, crew.devices)
-    total = STEPS_PER_EPOCH * _HEALING_EPOCHS
+    total = STEPS_PER_EPOCH * HEALING_EPOCHS
     missed = total - len(found[-1].shares)
     more = f"back after {seconds:.1f} s"
     figures = {"healed_s": seconds, "steps_since_start": float(total - missed)}
-    return _judge(runs, crew, "fp32", found, check="healing", more=more, epochs=_HEALING_EPOCHS, figures=figures)
+    return _judge(runs, crew, "fp32", found, check="healing", more=more, epochs=HEALING_EPOCHS, figures=figures)
 
 
 def _wait_for_step(runs: SmallRuns, run: str, number: int, step: int, processes: Sequence[WorkerProcess]) -> None:
@@ -142,19 +144,20 @@ def _judge(
         f"worker {number} on {device}": largest_difference(wanted, one.parameters)
         for number, (device, one) in enumerate(zip(crew.devices, found, strict=True))
     }
-    return _row(check, crew.name, precision, apart, more=more, figures=figures or {}, first=crew.devices[0])
+    return judge_parameters(check, crew.name, precision, apart, more=more, figures=figures, first=crew.devices[0])
 
 
-def _row(
+def judge_parameters(
     check: str,
     where: str,
     precision: str,
     apart: dict[str, float],
     *,
-    more: str,
-    figures: dict[str, float],
+    more: str = "",
+    figures: dict[str, float] | None = None,
     first: str = "",
 ) -> Row:
+    """A row for parameters that are `apart` from those of one process, by worker."""
     limit = LIMITS[precision]
     # Not `value > limit`, which NaN would pass.
     wrong = {worker: value for worker, value in apart.items() if not value <= limit}
@@ -166,7 +169,7 @@ def _row(
         result="failed" if wrong else "ok",
         number=f"{number}, {more}" if more else number,
         bar=f"{limit:.0e}",
-        figures={"apart": largest, "limit": limit, **figures},
+        figures={"apart": largest, "limit": limit, **(figures or {})},
         why=""
         if not wrong
         else f"{_told(wrong)} from one process on {first or where}; at most {limit:.0e} is promised",

@@ -33,6 +33,10 @@ class SelfTest:
         for planned in self.planned:
             yield self.do(planned)
 
+    def alone(self, device: str, precision: str, epochs: int) -> tuple[float, ...]:
+        """The parameters that one process of this machine comes to."""
+        return self._runs.alone(device, precision, epochs).parameters
+
     def do(self, planned: PlannedCheck) -> Row:
         """Do one check; an error becomes a failed row."""
         if planned.reason:

@@ -2,6 +2,7 @@
 
 import platform
 import time
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
@@ -9,12 +10,13 @@ import msgspec
 
 from potluck.core.atomic import write_text
 from potluck.core.version import __version__
+from potluck.core.words import listed
 from potluck.machine.facts import Gpu, Processor, System
 from potluck.machine.gpus import read_gpus
 from potluck.machine.hardware import read_memory_bytes, read_processor
 from potluck.machine.snapshot import read_system
 from potluck.selftest.orders import Described
-from potluck.selftest.rows import Row
+from potluck.selftest.rows import Row, verdict
 
 FILE_NAME = "potluck-selftest.json"
 
@@ -63,20 +65,30 @@ def describe_machine(machine: str, seen: Described) -> TestedMachine:
     )
 
 
+def make_document(
+    rows: Sequence[Row], machines: Sequence[TestedMachine], *, is_quick: bool, seconds: float
+) -> Document:
+    """The document of a finished self-test."""
+    return Document(
+        verdict=verdict(rows, listed([one.machine for one in machines]) or "any machine"),
+        is_well=not any(row.result == "failed" for row in rows),
+        is_quick=is_quick,
+        tested_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        seconds=round(seconds, 1),
+        machines=tuple(machines),
+        rows=tuple(rows),
+    )
+
+
 def write_document(document: Document, folder: Path) -> Path:
     """Write the file into the folder, in place of one of an earlier test."""
     path = folder / FILE_NAME
-    write_text(path, encode(document) + "\n")
+    write_text(path, msgspec.json.format(encode(document), indent=2) + "\n")
     return path
 
 
 def encode(document: Document) -> str:
-    """The document as indented JSON, with ~ for the user's home folder."""
-    text = msgspec.json.format(msgspec.json.encode(document), indent=2).decode()
+    """The document as one line of JSON, with ~ for the user's home folder."""
+    text = msgspec.json.encode(document).decode()
     home = str(Path.home())
     return text if home == "/" else text.replace(home, "~")
-
-
-def now() -> str:
-    """The time in UTC, to the second."""
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())

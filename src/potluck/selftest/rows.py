@@ -1,5 +1,6 @@
 """One row of the self-test's table: what was checked, where, and how it ended."""
 
+from collections.abc import Sequence
 from typing import Literal
 
 import msgspec
@@ -27,7 +28,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     machine: str = ""
 
 
-def verdict(rows: "list[Row]", machines: str) -> str:
+def verdict(rows: Sequence[Row], machines: str) -> str:
     """The outcome of all rows in one line."""
     failed = [row for row in rows if row.result == "failed"]
     done = [row for row in rows if row.result != "left out"]

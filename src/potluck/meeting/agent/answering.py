@@ -13,7 +13,7 @@ from potluck.gates.exposing import GateLine
 from potluck.meeting.agent.measured import MeasuringStation
 from potluck.meeting.client.client import HostClient, HostSilentError
 from potluck.meeting.home import HostMembership
-from potluck.meeting.questions import Ask, MeasureModel, SweepLinks, TellProfiles
+from potluck.meeting.questions import Ask, MeasureModel, SweepLinks, TellProfiles, TestMachine
 from potluck.meeting.wire import Visit, VisitAnswer
 
 _AGAIN_S = 0.5
@@ -104,7 +104,7 @@ class _Attendance:
 def _answer(station: LocalStation, measuring: MeasuringStation, visit: Visit) -> VisitAnswer:
     try:
         question = msgspec.json.decode(visit.ask, type=Ask)
-        is_to_measure = isinstance(question, MeasureModel | TellProfiles | SweepLinks)
+        is_to_measure = isinstance(question, MeasureModel | TellProfiles | SweepLinks | TestMachine)
         answer = measuring.ask(question) if is_to_measure else station.ask(question)
     except MeetingError as error:
         return VisitAnswer(number=visit.number, error=str(error.args[0])[:300])

@@ -14,12 +14,15 @@ from potluck.core.errors import MeetingError
 from potluck.measuring.profile_store import StoredProfile, find_profiles, save_profile
 from potluck.meeting.questions import (
     MEASURE_S,
+    SELF_TEST_S,
     SWEEP_S,
     LinksSwept,
+    MachineTested,
     MeasureModel,
     ProfilesTold,
     SweepLinks,
     TellProfiles,
+    TestMachine,
 )
 from potluck.planning.costs import LinkProfile
 
@@ -36,7 +39,9 @@ class MeasuringStation:
         self._threads = threads
         self._over = over
 
-    def ask(self, question: MeasureModel | TellProfiles | SweepLinks) -> ProfilesTold | LinksSwept:
+    def ask(
+        self, question: MeasureModel | TellProfiles | SweepLinks | TestMachine
+    ) -> ProfilesTold | LinksSwept | MachineTested:
         """Answer one question; returns when the measurement has ended."""
         match question:
             case MeasureModel():
@@ -48,6 +53,8 @@ class MeasuringStation:
                 line = msgspec.json.encode(question) + b"\n"
                 told = self._run(["-m", "potluck.probes.link_sweep"], line, SWEEP_S, question.address)
                 return msgspec.json.decode(told, type=LinksSwept)
+            case TestMachine():
+                return MachineTested(document=self._test(question))
 
     def _is_mine(self, profile: StoredProfile) -> bool:
         return profile.machine == self._machine
@@ -72,7 +79,16 @@ class MeasuringStation:
             save_profile(read_environment().home, profile)
         return profile
 
-    def _run(self, arguments: list[str], told: bytes, patience_s: float, address: str = "") -> bytes:
+    def _test(self, wanted: TestMachine) -> str:
+        """Run `potluck selftest` on this machine; it ends with 1 where a check has failed."""
+        words = [word for check in wanted.checks for word in ("--check", check)]
+        quick = ["--quick"] if wanted.is_quick else []
+        command = ["-m", "potluck", "selftest", "--solo", "--json", *quick, *words]
+        return self._run(command, b"", SELF_TEST_S, may_end_with=1).decode()
+
+    def _run(
+        self, arguments: list[str], told: bytes, patience_s: float, address: str = "", may_end_with: int = 0
+    ) -> bytes:
         """Run Python with these arguments and `told` as its stdin; returns the last line that it prints."""
         deadline = time.monotonic() + patience_s
         with ExitStack() as stack:
@@ -94,7 +110,7 @@ class MeasuringStation:
             for file in (printed, errors):
                 file.seek(0)
             lines = printed.read().splitlines()
-            if process.returncode or not lines:
+            if process.returncode not in (0, may_end_with) or not lines:
                 raise _told_wrong(errors.read().decode(errors="replace"))
             return lines[-1]
 

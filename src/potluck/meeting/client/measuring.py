@@ -53,7 +53,7 @@ def measure_joined(membership: HostMembership, wanted: Wanted, tell: Callable[[s
         found.failed.update(visit.absent)
         if len(visit.stations) > 1:
             tell(f"measuring the links between {', '.join(visit.stations)}")
-            found.links = _sweep(visit.stations, visit.addresses, tell)
+            found.links = sweep_visited(visit.stations, visit.addresses, tell)
         tell(f"measuring {wanted.model}-{wanted.model_size} on {', '.join(visit.stations)}")
 
         def measure(machine: str) -> list[StoredProfile]:
@@ -106,9 +106,10 @@ def profiles_of_joined(
         return found
 
 
-def _sweep(
+def sweep_visited(
     stations: dict[str, JoinedStation], addresses: dict[str, str], tell: Callable[[str], None]
 ) -> LinksSwept | None:
+    """Measure the links between the machines of a visit, in one sweep; None, with a line to `tell`, if that fails."""
     names = tuple(stations)
     first = names[0]
     with ThreadPoolExecutor(max_workers=len(names)) as pool:

@@ -23,7 +23,7 @@ from potluck.selftest.problem import GLOBAL_BATCH, NUM_SAMPLES
 _NUM_FEATURES = 24
 _NUM_CLASSES = 4
 _WIDTH = 16
-_SEED = 17
+SEED = 17
 _ROOM_BYTES = 3 << 29  # address space beyond what the process has: the most that a full CPU's memory may grow by
 
 
@@ -50,7 +50,7 @@ class SmallMlp(nn.Module):
         return outputs
 
 
-class _Watcher:
+class RunWatcher:
     """Notes what the run's events say while it trains."""
 
     def __init__(self) -> None:
@@ -72,7 +72,7 @@ def train(order: Train) -> Trained:
     did_not_fit: list[int] = []
     with _little_memory(order):
         while True:
-            watcher, model = _Watcher(), make_model(order)
+            watcher, model = RunWatcher(), make_model(order)
             try:
                 parameters = _train_once(order, model, watcher, resume=bool(did_not_fit))
             except MeasureError:
@@ -91,25 +91,25 @@ def train(order: Train) -> Trained:
 
 def make_model(order: Train) -> SmallMlp:
     """The model with the same initial parameters in every process."""
-    torch.manual_seed(_SEED)
+    torch.manual_seed(SEED)
     model = SmallMlp(order.scratch_bytes)
     return model.double() if order.precision == "fp64" else model
 
 
 def make_data(precision: str) -> TensorDataset:
     """The same samples in every process."""
-    generator = torch.Generator().manual_seed(_SEED)
+    generator = torch.Generator().manual_seed(SEED)
     inputs = torch.randn(NUM_SAMPLES, _NUM_FEATURES, generator=generator, dtype=torch.float64)
     wanted = inputs[:, :_NUM_CLASSES].argmax(1)
     return TensorDataset(inputs if precision == "fp64" else inputs.float(), wanted)
 
 
-def _train_once(order: Train, model: SmallMlp, watcher: _Watcher, *, resume: bool) -> tuple[float, ...]:
+def _train_once(order: Train, model: SmallMlp, watcher: RunWatcher, *, resume: bool) -> tuple[float, ...]:
     inner = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     with start(
         order.run,
         device=order.device,
-        seed=_SEED,
+        seed=SEED,
         mixed_precision="no" if order.precision in ("fp64", "fp32") else order.precision,
         backend=order.backend,
         load_balance_policy=order.policy,
@@ -118,10 +118,15 @@ def _train_once(order: Train, model: SmallMlp, watcher: _Watcher, *, resume: boo
         watch=watcher,
     ) as run:
         loop(run, order, model, inner, watcher)
+    return values_of(model)
+
+
+def values_of(model: nn.Module) -> tuple[float, ...]:
+    """All numbers of the model's parameters."""
     return tuple(value for one in model.parameters() for value in one.detach().double().cpu().flatten().tolist())
 
 
-def loop(run: Run, order: Train, model: nn.Module, inner: torch.optim.Optimizer, watcher: _Watcher) -> None:
+def loop(run: Run, order: Train, model: nn.Module, inner: torch.optim.Optimizer, watcher: RunWatcher) -> None:
     """The loop of docs/training-script.md."""
     prepared, optimizer = run.prepare(model, inner)
     loader = run.loader(make_data(order.precision), global_batch=GLOBAL_BATCH)
