@@ -46,10 +46,15 @@ class RealHost:
         self._command = Command(
             *("host", "--no-mdns", "--address", HERE, "--port", port, "--name", "rosa"), *(options or ["--not-here"])
         )
-        self.invitation = self._wait_for_line()
+        try:
+            self.invitation = self._wait_for_line()
+        except BaseException:
+            self._command.signal(signal.SIGKILL)  # else the end of the tests would wait for it
+            self._command.finish(10)
+            raise
 
     def _wait_for_line(self):
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             for line in self.output().splitlines():
                 if "potluck join p1-" in line:

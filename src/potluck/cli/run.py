@@ -19,6 +19,15 @@ def run(
     name: Annotated[str | None, typer.Option("--experiment-name", help="The run's folder on the host.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run of that name.")] = False,
     env: Annotated[list[str] | None, typer.Option(help=ENV_HELP, rich_help_panel=MACHINES, show_default=False)] = None,
+    keep: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--keep",
+            help="A machine that takes part even if it slows the run. May be repeated.",
+            rich_help_panel=MACHINES,
+            show_default=False,
+        ),
+    ] = None,
     plain: Annotated[
         bool,
         typer.Option(
@@ -59,6 +68,11 @@ def run(
     parse_variables(variables)
     packed = (folder or script.parent).absolute()
     check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)
+    if keep and (plain or command.solo):
+        raise MeetingError(
+            f"--keep has no meaning with {'--plain, where every machine takes part' if plain else '--solo'}",
+            fix="leave --keep out",
+        )
     placement = Placement.of(command)
     if command.solo:
         if folder is not None or command.log_to is not None or placement.names_machines:
@@ -85,6 +99,7 @@ def run(
             bundle=bundle.hash,
             entry=bundle.entry,
             arguments=arguments or [],
+            keep=keep or [],
             is_plain=plain,
             requirements=needed,
             env=variables,

@@ -69,6 +69,9 @@ class Launch:
     has_agent_store: bool
     """TORCHELASTIC_USE_AGENT_STORE: torchrun already serves a store at MASTER_ADDR and MASTER_PORT."""
 
+    keep: tuple[str, ...] = ()
+    """POTLUCK_KEEP: machines that take part even if they slow the run, besides those that the script names."""
+
     run: str | None = None
     """POTLUCK_RUN: the run's name on every worker, in place of the name that the script gives."""
 
@@ -127,6 +130,7 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         local_rank=ranks.local_rank,
         num_threads=read_threads(),
         has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
+        keep=tuple(filter(None, (get("POTLUCK_KEEP") or "").split(","))),
         run=get("POTLUCK_RUN"),
         device=get("POTLUCK_DEVICE"),
         resume=get("POTLUCK_RESUME") == "1",

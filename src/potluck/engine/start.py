@@ -131,7 +131,9 @@ def _assemble(
     make_watchers: Callable[[RunFolder], list[Watcher]],
 ) -> Run:
     """Make the parts of the run, in the order in which they need each other."""
-    wishes = Wishes(policy=options.load_balance_policy, keep=options.keep, micro_batch=options.micro_batch)
+    wishes = Wishes(
+        policy=options.load_balance_policy, keep=(*options.keep, *launch.keep), micro_batch=options.micro_batch
+    )
     device = choose_device(options.device or launch.device, launch.local_rank)
     use_threads(launch.num_threads)
     if device.type != "cpu" and device.index is not None:

@@ -193,6 +193,8 @@ class RunTask(WireMessage):
     arguments: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=1000)
     env: list[Annotated[str, Field(max_length=10_000)]] = Field(default=[], max_length=MOST_VARIABLES)
     """Of a script: variables for every worker, as NAME=VALUE; a built-in model has them in its settings."""
+    keep: list[MachineName] = Field(default=[], max_length=1000)
+    """Of a script that uses Potluck: machines that take part even if they slow the run."""
     is_plain: bool = False
     """The script does not use Potluck: it gets torchrun's variables, and all its workers last as long as the run."""
     requirements: dict[Name, Requirement] = Field(default={}, max_length=1000)

@@ -49,7 +49,8 @@ def _best_of(cluster: Cluster, batch: int, sets: Numbers, least: Numbers | None 
     if at_least.sum() > batch:
         raise PlanError(
             f"a global batch of {batch} cannot be split over {at_least.sum()} workers that must take part",
-            fix=f"choose --global-batch of at least {at_least.sum()}, or --keep fewer machines",
+            fix=f"choose a global batch of at least {at_least.sum()} (--global-batch, or global_batch in a script), or "
+            "--keep fewer machines",
         )
     filled = fill(cluster.table, batch, sets[:, cluster.machine_of], at_least)
     steps_s = [_step_s(cluster, *row) for row in zip(sets, filled.work_s.tolist(), strict=True)]

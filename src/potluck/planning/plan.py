@@ -65,7 +65,10 @@ class Plan:
 def make_plan(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = ()) -> Plan:
     """The plan that a policy makes for this cluster and global batch."""
     if batch < 1:
-        raise PlanError(f"a global batch of {batch} cannot be split", fix="choose --global-batch of at least 1")
+        raise PlanError(
+            f"a global batch of {batch} cannot be split",
+            fix="choose a global batch of at least 1 (--global-batch, or global_batch in a script)",
+        )
     return plan_for_shares(cluster, find_policy(policy)(cluster, batch, keep), policy)
 
 

@@ -34,6 +34,8 @@ def worker_environments(
     own = next(one.addresses for one in gates.members if one.machine == membership.machine)
     if own:
         shared["POTLUCK_LAN_ADDRESS"] = own[0]
+    if assignment.task.keep:
+        shared["POTLUCK_KEEP"] = ",".join(assignment.task.keep)
     if place.threads is not None:
         shared["POTLUCK_THREADS"] = str(place.threads)
     if assignment.is_direct:
