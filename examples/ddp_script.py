@@ -36,7 +36,6 @@ def main() -> None:
 
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"])) if torch.cuda.is_available() else torch.device("cpu")
     dist.init_process_group("nccl" if device.type == "cuda" else "gloo")
-    rank, world_size = dist.get_rank(), dist.get_world_size()
 
     dataset = make_data(options.num_samples)
     sampler: DistributedSampler[object] = DistributedSampler(dataset)
@@ -47,15 +46,14 @@ def main() -> None:
 
     for epoch in range(options.epochs):
         sampler.set_epoch(epoch)
-        began_at, num_seen = time.perf_counter(), 0
+        began_at = time.perf_counter()
         for inputs, targets in loader:
             optimizer.zero_grad()
             loss = loss_function(model(inputs.to(device)), targets.to(device))
             loss.backward()
             optimizer.step()
-            num_seen += len(inputs) * world_size
-        if rank == 0:
-            samples_per_s = num_seen / (time.perf_counter() - began_at)
+        if dist.get_rank() == 0:
+            samples_per_s = len(dataset) / (time.perf_counter() - began_at)
             print(f"epoch {epoch + 1}: loss {loss.item():.3f}, {samples_per_s:,.0f} samples/s", flush=True)
             torch.save(model.module.state_dict(), options.snapshot)
     dist.destroy_process_group()

@@ -16,6 +16,7 @@ from potluck.events.types import WorkersUsed
 
 _APART = 1.3  # times busier, to be called the one that the others wait for
 _IDLE = 0.5
+_LITTLE_MB_PER_S = 1.0
 _OTHERS = 0.2  # of the cores: less is what a system does anyway
 
 
@@ -89,9 +90,12 @@ class PlainAccount:
         busiest = max(self.machines, key=lambda one: one.busy)
         if busiest.busy < _IDLE:
             rate = max(one.sent_bytes / one.seconds for one in self.machines if one.seconds) / 1e6
+            idle = f"no machine's workers were busy for more than {100 * busiest.busy:.0f} % of the time"
+            if rate < _LITTLE_MB_PER_S:
+                return f"{idle}, and little went over the network: the script waited, or other programs were busy"
             return (
-                f"no machine's workers were busy for more than {100 * busiest.busy:.0f} % of the time; one machine "
-                f"sent {rate:,.1f} MB/s on average: if that is all that your network carries, they waited for it"
+                f"{idle}; one machine sent {rate:,.1f} MB/s on average: if that is all that your network carries, "
+                "they waited for it"
             )
         waited = [one for one in self.machines if one.busy * _APART < busiest.busy]
         if not waited:

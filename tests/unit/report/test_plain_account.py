@@ -40,6 +40,7 @@ def test_machines_that_are_equally_busy_or_all_idle_get_other_words():
     idle = PlainAccount.of([machine("rosa", 1.0, sent=10**9), machine("lily", 0.5, worker=1)])
     assert "busy for more than 25 % of the time" in idle.verdict()
     assert "sent 10.0 MB/s" in idle.verdict()
+    assert "little went over the network" in PlainAccount.of([machine("rosa", 1), machine("lily", 1)]).verdict()
     assert PlainAccount.of([machine("rosa", 1.0)]).verdict() == ""
     assert PlainAccount.of([RunState()]).verdict() == ""
 
