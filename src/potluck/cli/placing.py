@@ -10,6 +10,7 @@ from potluck.core.run_options import CommandOptions
 from potluck.core.shell_words import quote
 
 if TYPE_CHECKING:
+    from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import HostMembership
     from potluck.meeting.wire import RunRequest, RunTask
 
@@ -37,14 +38,22 @@ class Placement:
         """Whether something was chosen that only several machines have."""
         return self.machines is not None or self.not_here or self.is_direct
 
-    def request(self, task: "RunTask", here: str, *, name: str | None = None, resume: bool = False) -> "RunRequest":
+    def request(
+        self, task: "RunTask", here: str, *, name: str | None = None, resume: bool = False, state: str | None = None
+    ) -> "RunRequest":
         """The request to start the run, which the machine named `here` sends to the host."""
         from potluck.meeting.wire import RunRequest
 
         chosen = None if self.machines is None else [one.strip() for one in self.machines.split(",")]
         without = [here] if self.not_here else []
         return RunRequest(
-            name=name, resume=resume, task=task, machines=chosen, without=without, is_direct=self.is_direct
+            name=name,
+            resume=resume,
+            task=task,
+            machines=chosen,
+            without=without,
+            is_direct=self.is_direct,
+            state=state,
         )
 
 
@@ -131,5 +140,17 @@ def train_together(
     check_outlet(log_to)
     asked = given_values(layers)
     with ClusterClient(Home(home_dir)) as cluster:
-        started = cluster.start(placement.request(RunTask(settings=asked), cluster.membership.machine))
+        state = _send_state(cluster, Path(asked["resume_from"])) if asked.get("resume_from") else None
+        here = cluster.membership.machine
+        started = cluster.start(placement.request(RunTask(settings=asked), here, state=state))
         return follow_run(cluster, started, log_to)
+
+
+def _send_state(cluster: "ClusterClient", path: Path) -> str:
+    """Send the file of --resume-from, which is on this machine, to the host; returns its hash."""
+    from potluck.cli.saying import warn
+    from potluck.engine.checkpoints.checkpoint_file import check_whole
+
+    check_whole(path)
+    warn(f"sending {path} ({path.stat().st_size / 1e6:,.1f} MB) to {cluster.membership.host}, for all machines")
+    return cluster.send_state(path)

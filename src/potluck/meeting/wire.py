@@ -330,6 +330,13 @@ class RunRequest(WireMessage):
     machines: list[MachineName] | None = Field(default=None, max_length=1000)
     without: list[MachineName] = Field(default=[], max_length=1000)
     is_direct: bool = False
+    state: Digest | None = None
+    """Hash of the checkpoint file that the run begins with. Left out if there is none, as in earlier releases."""
+
+    @model_serializer(mode="wrap")
+    def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)
+        return data if self.state else {name: value for name, value in data.items() if name != "state"}
 
 
 class NewsRequest(WireMessage):

@@ -10,6 +10,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from potluck.core.errors import CheckpointError
+from potluck.core.words import counted
 from potluck.engine.compute.precision import Precision
 from potluck.engine.order.position import DataOrder
 
@@ -142,8 +143,13 @@ def _another_kind() -> Iterator[None]:
     try:
         yield
     except (RuntimeError, ValueError, KeyError) as error:
+        # torch names every parameter that does not fit, one a line after the first.
+        lines = [" ".join(line.split()) for line in str(error).splitlines() if line.strip()]
+        first, more = lines[min(1, len(lines) - 1)] if lines else type(error).__name__, len(lines) - 2
         raise CheckpointError(
-            f"the checkpoint is of another model or optimizer: {' '.join(str(error).split())[:300]}",
+            "the checkpoint is of another model or optimizer: "
+            + first.rstrip(".")[:300]
+            + (f", and {counted(more, 'other difference')}" if more > 0 else ""),
             fix="use the model, size and optimizer that the run began with",
         ) from error
 

@@ -3,12 +3,14 @@
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from potluck.core.errors import MeetingError
 from potluck.core.run_folder import check_run_name
 from potluck.core.states import ENDED
 from potluck.meeting.client.client import HostClient, HostInTroubleError, HostSilentError
+from potluck.meeting.client.state_upload import send_state
 from potluck.meeting.home import Home
 from potluck.meeting.transfer.bundle import Bundle
 from potluck.meeting.wire import NewsRequest, RunRequest
@@ -72,6 +74,11 @@ class ClusterClient:
     def send_bundle(self, bundle: Bundle) -> None:
         with HostClient.of(self.membership, timeout_s=_START_S) as client:
             client.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
+
+    def send_state(self, path: Path) -> str:
+        """Send a checkpoint file that a run is to begin with; returns its hash."""
+        with HostClient.of(self.membership, timeout_s=_START_S) as client:
+            return send_state(client, path)
 
     def follow(
         self,

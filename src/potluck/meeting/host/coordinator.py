@@ -24,6 +24,7 @@ from potluck.meeting.host.state import HostState
 from potluck.meeting.host.status import show_everything, show_run
 from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.transfer.run_tail import conclude
+from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import GateOrders, Introduction, Orders, Report, RunRequest
 
 
@@ -48,6 +49,7 @@ class Coordinator:
         self.shared = SharedOrders(self.changes, self._make_gate_orders)
         self.readings = RunReadings(facts.machine, self.troubles)
         self.files = RunFiles(folder / "runs", self.troubles)
+        self.states = ArrivedStates(folder / "states")
         self.install = ""
         """The command that installs the host's Potluck on a machine that has another version."""
         self._lighthouses = lighthouses
@@ -58,6 +60,7 @@ class Coordinator:
             changes=self.changes,
             lighthouses=lighthouses,
             runs_dir=runs_dir,
+            states=self.states,
             state=lambda: self.state,
             clock=clock,
         )

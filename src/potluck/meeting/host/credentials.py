@@ -134,7 +134,7 @@ def most_bytes(path: str) -> int:
     """The largest body that this path accepts."""
     if path.startswith("/bundles/"):
         return DEFAULT_LIMIT_BYTES
-    if path.startswith("/runs/") and (path.endswith("/files") or "/checkpoints/" in path):
+    if path == "/states" or (path.startswith("/runs/") and (path.endswith("/files") or "/checkpoints/" in path)):
         return MAX_DELIVERY_BYTES
     if path == "/report" or path.startswith("/visits/") or path.endswith("/news"):
         return MOST_TOLD_BYTES

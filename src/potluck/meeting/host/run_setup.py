@@ -5,23 +5,29 @@ from pathlib import Path
 import yaml
 
 from potluck.core.atomic import write_text
+from potluck.core.checkpoint_names import checkpoint_files
 from potluck.core.errors import MeetingError
 from potluck.core.run_folder import RunFolder, create_run_folder, find_run_folder, free_run_name
 from potluck.core.settings import check_resumable, recorded_variables, resolve, settings_to_record
+from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import RunRequest, RunTask
 
 
-def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> tuple[RunFolder, RunTask, bool]:
+def prepare_training(
+    request: RunRequest, runs_dir: Path, num_workers: int, states: ArrivedStates
+) -> tuple[RunFolder, RunTask, bool]:
     """For a built-in model: complete the settings, create or find the folder; the bool is True for a resumed run."""
     from potluck.workloads.trainer import complete  # noqa: PLC0415  imports torch
 
     assert request.task.settings is not None
     asked, recorded = resolve([request.task.settings], runs_dir)
-    if asked.resume_from is not None:
+    if asked.resume_from is not None and request.state is None:
         raise MeetingError(
             "--resume-from names a file that the other machines do not have",
-            fix="use --resume with the run's --experiment-name, or train here alone with --solo",
+            fix="install the host's version of potluck on the machine that starts the run, or train there with --solo",
         )
+    if request.state is not None:
+        states.check(request.state)
     # Each machine chooses where it keeps data, unless the request chose for all.
     settings = complete(asked, data_dir=Path("data"), num_workers=num_workers).but(data_dir=asked.data_dir)
     if recorded is not None:
@@ -30,6 +36,8 @@ def prepare_training(request: RunRequest, runs_dir: Path, num_workers: int) -> t
     else:
         name = settings.experiment_name or free_run_name(runs_dir, f"{settings.model}-{settings.dataset}")
         folder = create_run_folder(runs_dir, name)
+    if request.state is not None and not checkpoint_files(folder.checkpoints_dir):  # a resumed run has newer ones
+        states.place(request.state, folder)
     values = settings_to_record(settings)
     _record(folder, values)
     kept = {**values, "resume": settings.resume}

@@ -51,6 +51,8 @@ class RunRecord(BaseModel):
     start_number: int = 1
     """Counts the run's starts: a resume is a new start, and so is continuing after a pause of the host."""
     is_resumed: bool = False
+    begins_with_state: bool = False
+    """The run began with a checkpoint file from outside (--resume-from), which every machine fetches from the host."""
     state: RunPhase = "preparing"
     message: str = ""
     left_out: dict[str, str] = Field(default_factory=dict)
@@ -176,6 +178,17 @@ def phase_for(record: RunRecord, machine: str) -> Order:
     return "end" if record.state == "finished" and machine not in record.missed_the_end else "stop"
 
 
+def _fetches_checkpoint(record: RunRecord, machine: str, host: str) -> bool:
+    """Whether a machine fetches the host's newest checkpoint before its workers start.
+
+    In a resumed run one machine does if the host does not train, and the others heal from it. A file from outside goes
+    to every machine: if it is of another model, all workers say so, instead of waiting for one that cannot start.
+    """
+    if record.begins_with_state:
+        return machine != host
+    return record.is_resumed and host not in record.workers and machine == next(iter(record.workers))
+
+
 def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment | None:
     """A machine's part in this run; None if it has nothing to do or to send for the run."""
     workers = record.workers.get(machine)
@@ -197,7 +210,7 @@ def assignment_for(record: RunRecord, machine: str, *, host: str) -> Assignment 
         start_number=record.start_number,
         is_resumed=record.is_resumed,
         is_direct=record.is_direct,
-        fetches_checkpoint=record.is_resumed and host not in record.workers and machine == next(iter(record.workers)),
+        fetches_checkpoint=_fetches_checkpoint(record, machine, host),
         plain=_plain_place(record, machine) if record.task.is_plain else None,
     )
 

@@ -247,6 +247,15 @@ async def give_bundle(digest: Digest, bundles: Bundles) -> Response:
     return Response(data, media_type="application/octet-stream")
 
 
+@_members.put("/states")
+async def take_state(
+    request: Request, machine: Machine, coordinator: CoordinatorDep, *, part: Annotated[CheckpointPart, Query()]
+) -> dict[str, int]:
+    """Take a part of the checkpoint file that a run is to begin with; answers with how many bytes the host has."""
+    coordinator.heard(machine)
+    return {"size": await asyncio.to_thread(coordinator.states.receive, part, await request.body())}
+
+
 @_members.post("/runs")
 async def start_run(asked: RunRequest, machine: Machine, coordinator: CoordinatorDep) -> dict[str, Any]:
     """Start a run on all joined machines, or on some of them."""

@@ -16,6 +16,7 @@ from potluck.meeting.host.run_setup import prepare_script, prepare_training
 from potluck.meeting.host.runs import RunRecord, add_machine
 from potluck.meeting.host.state import HostState
 from potluck.meeting.transfer.selection import check_script
+from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import RunRequest
 
 _READY_S = 60.0
@@ -32,6 +33,7 @@ class RunStarter:
         changes: Changes,
         lighthouses: Lighthouses,
         runs_dir: Path,
+        states: ArrivedStates,
         state: Callable[[], HostState],
         clock: Callable[[], float],
     ) -> None:
@@ -39,6 +41,7 @@ class RunStarter:
         self._changes = changes
         self._lighthouses = lighthouses
         self._runs_dir = runs_dir
+        self._states = states
         self._state = state
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -70,7 +73,9 @@ class RunStarter:
     async def _make_record(self, request: RunRequest, by: str, devices: dict[str, list[str]]) -> RunRecord:
         num_workers = sum(map(len, devices.values()))
         if request.task.settings is not None:
-            folder, task, is_resumed = await asyncio.to_thread(prepare_training, request, self._runs_dir, num_workers)
+            folder, task, is_resumed = await asyncio.to_thread(
+                prepare_training, request, self._runs_dir, num_workers, self._states
+            )
         else:
             folder, task, is_resumed = prepare_script(request, self._runs_dir)
         user = self._roster.machines[by].facts.user
@@ -93,6 +98,7 @@ class RunStarter:
             expected=num_workers,
             start_number=before.start_number + 1 if before else 1,
             is_resumed=is_resumed,
+            begins_with_state=request.state is not None,
             state="preparing" if task.bundle else "running",
         )
         for machine, own in devices.items():

@@ -36,11 +36,18 @@ def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, dat
     if not is_checkpoint_name(name) or name == source:
         raise ShippingError(f"{source!r} does not name a checkpoint", fix="use the same potluck on every machine")
     final = folder.checkpoints_dir / name
-    if final.is_file() and final.stat().st_size == part.total and _digest(final) == part.sha256:
-        return part.total
     folder.checkpoints_dir.mkdir(parents=True, exist_ok=True)
     # No reader takes this name for a checkpoint, and an upload of the same checkpoint by another machine has another.
-    arriving = folder.checkpoints_dir / f".{source}.{part.sha256[:16]}.part"
+    size = receive_part(final, folder.checkpoints_dir / f".{source}.{part.sha256[:16]}.part", part, data)
+    if size == part.total:
+        _keep_newest(folder.checkpoints_dir, final, keep)
+    return size
+
+
+def receive_part(final: Path, arriving: Path, part: CheckpointPart, data: bytes) -> int:
+    """Append a part to the file `arriving`, which becomes `final` when it is whole; returns how many bytes are here."""
+    if final.is_file() and final.stat().st_size == part.total and _digest(final) == part.sha256:
+        return part.total
     try:
         size = _append(arriving, part, data)
     except OSError as error:
@@ -51,8 +58,7 @@ def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, dat
         arriving.unlink()
         return 0
     arriving.replace(final)
-    sync_folder(folder.checkpoints_dir)
-    _keep_newest(folder.checkpoints_dir, final, keep)
+    sync_folder(final.parent)
     return part.total
 
 
