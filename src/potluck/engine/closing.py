@@ -46,26 +46,26 @@ class RunClosing:
             raise problem
 
     def leave_block(self, error: BaseException | None) -> None:
-        """Close the run when the script leaves its `with` block; raise Diverged if a solo run's loss has diverged."""
+        """Close the run when the script leaves its `with` block; raise Diverged if the loss has diverged."""
         self.close(error)
-        if error is None and self._has_diverged_alone():
+        if error is None and self._ends_as_diverged():
             raise Diverged(DIVERGED)
 
     def _close_at_exit(self) -> None:
         error = getattr(sys, "last_value", None)
         self.close(error)
-        if error is None and self._has_diverged_alone():
+        if error is None and self._ends_as_diverged():
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(DIVERGED)  # an exit handler cannot change the exit code in any other way
 
-    def _has_diverged_alone(self) -> bool:
-        """Whether this is a solo run with a diverged loss.
+    def _ends_as_diverged(self) -> bool:
+        """Whether this process exits with DIVERGED: alone, under torchrun, or as one of the workers of a RANK launch.
 
-        On a cluster the command that started the run exits with DIVERGED; from a worker that code would mean a crash.
+        On joined machines the command that started the run does; from a worker that code would mean a crash.
         """
         has_diverged = bool(self._parts.journal.state.diverged_since)
-        return has_diverged and not self._parts.group.waits and not self._progress.stopping.was_stopped
+        return has_diverged and not self._parts.has_agent and not self._progress.stopping.was_stopped
 
     def _finish_work(self, *, is_orderly: bool) -> None:
         self._close_loader()

@@ -99,10 +99,14 @@ def start(
         value = getattr(options, option)
         if value is not None and value < 1:
             raise SettingsError(f"{option} cannot be {value}", fix=f"give {option} a value of at least 1")
+    if options.seed < 0:
+        raise SettingsError(f"seed cannot be {options.seed}", fix="give seed a value of at least 0")
     environment, launch = read_environment(), read_launch(options.master)
     tells = watch is None and launch.is_seen and not (quiet or environment.is_quiet)
 
     def make_watchers(folder: RunFolder) -> list[Watcher]:
+        if watch is None and launch.lighthouse is None and not launch.is_seen:
+            return [lambda *_: None]  # the machine's first worker prints the same notices
         if not tells:
             return [] if watch is None else [watch]
         return [ScriptTeller(folder.path) if launch.rank == 0 else MachineTeller(folder.path, environment.machine)]
@@ -219,6 +223,7 @@ def _assemble(
         writer=CheckpointWriter(folder.checkpoints_dir, keep=options.keep_checkpoints),
         restored=restored,
         record_settings=record,
+        has_agent=launch.lighthouse is not None,
     )
     return Run(options, parts)
 

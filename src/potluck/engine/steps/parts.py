@@ -32,3 +32,5 @@ class RunParts:
     """The state of the checkpoint that the run resumes from, if any."""
     record_settings: Callable[[], None]
     """Writes run.yaml; called when training begins."""
+    has_agent: bool = False
+    """Whether somebody else watches over this process and takes its exit code for that of a worker."""
