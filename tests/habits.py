@@ -204,11 +204,11 @@ HABITS = {
 }
 
 
-def train_by_habit(name, run_name, *, seed=5, options=None, **wishes):
+def train_by_habit(name, run_name, *, seed=5, device="cpu", options=None, **wishes):
     """Train as that habit does; returns the parameters of all models, and the last step."""
-    with potluck.start(run_name, device="cpu", seed=seed, **(options or {})) as run:
+    with potluck.start(run_name, device=device, seed=seed, **(options or {})) as run:
         models = HABITS[name](run, **wishes)
-    return [parameter.detach().clone() for model in models for parameter in model.parameters()], run.step
+    return [parameter.detach().to("cpu", copy=True) for model in models for parameter in model.parameters()], run.step
 
 
 __all__ = ["HABITS", "TensorDataset", "plain_gan", "train_by_habit"]

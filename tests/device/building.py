@@ -5,6 +5,8 @@ import hashlib
 import os
 import shutil
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 _HERE = Path(__file__).parent
@@ -30,25 +32,43 @@ def standin_environment() -> dict[str, str]:
 
 
 def build() -> Path:
-    """A folder for PYTHONPATH with which `import torch` knows the device; building takes about a minute."""
+    """A folder for PYTHONPATH with which `import torch` knows the device; compiling takes about a minute.
+
+    Several processes may call this at once: one compiles, the others wait. A folder appears whole, under a name made of
+    what is in it, and never changes.
+    """
     torch = _torch_folder()
     source, module = _HERE / "standin.cpp", _HERE / "standin_device.py"
-    version = (torch / "version.py").read_bytes()
-    key = hashlib.sha256(source.read_bytes() + module.read_bytes() + version).hexdigest()[:16]
-    folder = _KEPT / key
+    compiled = _KEPT / _digest(source.read_bytes(), (torch / "version.py").read_bytes())
+    folder = compiled / _digest(module.read_bytes())
     _KEPT.mkdir(exist_ok=True)
     with (_KEPT / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
+        if not compiled.exists():
+            with _fresh(compiled) as fresh:
+                _compile(source, fresh / "standin.so", torch)
         if not folder.exists():
-            fresh = _KEPT / f"{key}.new"
-            shutil.rmtree(fresh, ignore_errors=True)
-            (fresh / "standin-0.dist-info").mkdir(parents=True)
-            (fresh / "standin-0.dist-info/METADATA").write_text(_METADATA)
-            (fresh / "standin-0.dist-info/entry_points.txt").write_text(_ENTRY_POINTS)
-            _compile(source, fresh / "standin.so", torch)
-            shutil.copy(module, fresh)
-            fresh.rename(folder)
+            with _fresh(folder) as fresh:
+                (fresh / "standin.so").hardlink_to(compiled / "standin.so")
+                (fresh / "standin-0.dist-info").mkdir()
+                (fresh / "standin-0.dist-info/METADATA").write_text(_METADATA)
+                (fresh / "standin-0.dist-info/entry_points.txt").write_text(_ENTRY_POINTS)
+                shutil.copy(module, fresh)
     return folder
+
+
+def _digest(*contents: bytes) -> str:
+    return hashlib.sha256(b"".join(contents)).hexdigest()[:16]
+
+
+@contextmanager
+def _fresh(folder: Path) -> Iterator[Path]:
+    """An empty folder, which gets its name when all of its content is there."""
+    fresh = folder.with_name(f"{folder.name}.new")
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    yield fresh
+    fresh.rename(folder)
 
 
 def _compile(source: Path, library: Path, torch: Path) -> None:

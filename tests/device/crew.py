@@ -10,20 +10,21 @@ from potluck.events.types import StepCommitted
 from tests.multiprocess.crew import environment, lighthouses, result
 
 WORK = "import sys; from tests.multiprocess.worker import work; work(sys.argv[1])"
+WORK_BY_HABIT = "import sys; from tests.multiprocess.habits import work_by_habit; work_by_habit(sys.argv[1])"
 
 
 class DeviceWorker:
-    """A worker of one run, in a folder of its own."""
+    """A process that works through scenarios, each a run, in a folder of its own."""
 
-    def __init__(self, folder, name, scenario, variables, code=WORK):
+    def __init__(self, folder, name, scenarios, variables, code=WORK):
         self.home = folder / name
         self.home.mkdir(parents=True, exist_ok=True)
-        self._run = scenario["run"]
+        self._run = scenarios[0]["run"]
         self._output = self.home / "output.txt"
-        scenario = {**scenario, "result": str(self.home / f"{self._run}.pt")}
+        scenarios = [{**scenario, "result": str(self.home / f"{scenario['run']}.pt")} for scenario in scenarios]
         with self._output.open("a") as output:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", code, json.dumps([scenario])],
+                [sys.executable, "-c", code, json.dumps(scenarios)],
                 env={**variables, "POTLUCK_RUNS_DIR": str(self.home / "experiments"), "POTLUCK_HOME": str(self.home)},
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -67,7 +68,7 @@ def train(folder, variables, devices, case, *, code=WORK, during=lambda workers,
                 scenario["environment"] = environment(address, number, expected=len(devices))
                 keep = [f"machine{other}" for other in range(len(devices))]
                 scenario["options"] = {**case.get("options", {}), "keep": keep}
-            return DeviceWorker(folder, f"worker{number}", scenario, variables, code)
+            return DeviceWorker(folder, f"worker{number}", [scenario], variables, code)
 
         workers = [start(number) for number in range(len(devices))]
         try:

@@ -1,5 +1,9 @@
 """Gradients through pinned host memory: every wait is needed, and the copies run beside backward."""
 
+from statistics import median
+
+from tests.device.crew import train
+
 SUM_TWICE = """
 import ctypes
 import torch, standin_device
@@ -73,3 +77,17 @@ for failing in (refused, refused_later):
     else:
         raise AssertionError("no error")
 """)
+
+
+def test_copies_and_exchange_run_beside_backward(tmp_path, on_device):
+    """A step is shorter than compute, copies and exchange together.
+
+    In every second step of this run backward waits for each bucket, so that the three follow each other: 6 layers of
+    30 ms, 6 MB to the host and back at 100 MB/s, and 6 all-reduces.
+    """
+    code = "import sys; from tests.device.slow_backward import work; work(sys.argv[1])"
+    rate = {"STANDIN_COPY_BYTES_PER_S": "1e8"}
+    for found in train(tmp_path, on_device | rate, ("standin:0", "standin:1"), {}, code=code):
+        beside_s, after_s = median(found["beside"]), median(found["after"])
+        print(f"beside backward {beside_s:.3f} s, one after the other {after_s:.3f} s")
+        assert beside_s < 0.85 * after_s

@@ -101,7 +101,7 @@ def _train_here(layers: list[dict[str, Any]], launch: "Launch", log_to: str | No
         if settings.experiment_name is None:
             stem = f"{settings.model}-{settings.dataset}"
             settings = settings.but(experiment_name=free_run_name(environment.runs_dir, stem))
-        chosen = choose_device(settings.device, launch.local_rank)
+        chosen = choose_device(settings.device, launch.local_rank, launch.device)
         profile_if_wanted(settings, environment.home, environment.machine, chosen)
         folder = RunFolder(environment.runs_dir / str(settings.experiment_name))
         own_part = None

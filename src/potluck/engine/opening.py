@@ -25,7 +25,10 @@ def claim_folder(runs_dir: Path, name: str | None, *, resume: bool) -> RunFolder
     if name is None:
         if resume:
             raise SettingsError("resume needs to know which run", fix="pass the run's name to potluck.start")
-        name = free_run_name(runs_dir, "notebook" if is_kernel() else Path(sys.argv[0]).stem or "run")
+        script = Path(sys.argv[0]).stem
+        if not script or script.startswith("-"):  # python -c, or a script from stdin
+            script = "run"
+        name = free_run_name(runs_dir, "notebook" if is_kernel() else script)
     folder = RunFolder(runs_dir / check_run_name(name))
     if folder.path.is_dir() and (resume or not _has_trained(folder)):
         return folder

@@ -10,7 +10,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from potluck.core.errors import UsageError
-from potluck.engine.checkpoints.state import parameters_of
+from potluck.engine.checkpoints.state import follow_parameters, parameters_of
 from potluck.engine.compute.fingerprint import fingerprint, gradient_bytes
 from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks
 from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler
@@ -124,6 +124,7 @@ class Preparation:
                 return self._make_model(given)
             case "optimizer":
                 self.training.optimizers.append(given)
+                follow_parameters(given)
                 if self._parts.restored is not None:
                     self.training.restore_optimizer(self._parts.restored, len(self.training.optimizers) - 1)
                 return PreparedOptimizer(given, self._progress.apply, self.may_clear_gradients)

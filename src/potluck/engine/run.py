@@ -168,7 +168,7 @@ class Run:
                 measure,
                 group=self._parts.group,
                 device=self.device,
-                batch=min(batch, self._options.micro_batch or batch),
+                batch=min(batch, self._memory.micro_batch() or batch),
                 seed=self.seed,
                 collate=collate,
             )

@@ -138,9 +138,9 @@ def _assemble(
     wishes = Wishes(
         policy=options.load_balance_policy, keep=(*options.keep, *launch.keep), micro_batch=options.micro_batch
     )
-    device = choose_device(options.device or launch.device, launch.local_rank)
+    device = choose_device(options.device, launch.local_rank, launch.device)
     use_threads(launch.num_threads)
-    if device.type != "cpu" and device.index is not None:
+    if device.type != "cpu":
         torch.accelerator.set_device_index(device.index)  # random generators and streams belong to the current device
     precision = Precision(options.mixed_precision, device)
     name, resume = options.experiment_name, options.resume

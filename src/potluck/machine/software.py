@@ -26,10 +26,11 @@ def read_software(*, with_torch: bool = True) -> Software:
 def find_devices() -> tuple[list[str], dict[str, str]]:
     """This machine's accelerators, else cpu, and the names of their cards by device.
 
-    Another process imports torch to find them, unless it is a CPU build.
+    Another process imports torch to find them, unless it is a CPU build to which no package adds an accelerator.
     """
     version = _version("torch")
-    found = Torch() if "+cpu" in version else ask_torch(version)
+    is_without = "+cpu" in version and not metadata.entry_points(group="torch.backends")
+    found = Torch() if is_without else ask_torch(version)
     return list(found.devices) or ["cpu"], found.cards
 
 

@@ -7,13 +7,15 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+from torch import nn
 from torch.utils.data import default_collate
 
+from potluck.core.errors import MeasureError
 from potluck.core.quantities import size_bytes
 from potluck.core.run_options import TrainOptions
 from potluck.core.version import __version__
 from potluck.measuring.compute_fit import profile_from_trial
-from potluck.measuring.memory import find_memory_cap, free_memory_bytes
+from potluck.measuring.memory import find_memory_cap, free_memory_bytes, is_out_of_memory
 from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
 from potluck.workloads.datasets import DataOptions, load_dataset
@@ -88,15 +90,15 @@ def training_step(
     options = DataOptions(data_dir=Path("data"), num_samples=largest, seed=0)
     splits = load_dataset(f"synthetic_{spec.reads}", options)
     torch.manual_seed(0)
-    network = build_model(model, size, splits).to(device)
+    network = _placed(build_model(model, size, splits), f"{model}-{size}", device)
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
     samples = spec.task.view(splits.train)
-    batch = [column.to(device) for column in default_collate([samples[index] for index in range(largest)])]
+    batch = default_collate([samples[index] for index in range(largest)])  # on the CPU: all of it may fit nowhere else
     context = torch.autocast(device.type, _AUTOCAST[precision]) if precision in _AUTOCAST else nullcontext()
 
     def step(num_samples: int) -> None:
         with context:
-            loss, _ = spec.task.loss(network, *(column[:num_samples] for column in batch))
+            loss, _ = spec.task.loss(network, *(column[:num_samples].to(device) for column in batch))
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
@@ -105,3 +107,15 @@ def training_step(
 
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
     return step, sum(parameter.numel() * parameter.element_size() for parameter in trained)
+
+
+def _placed(network: nn.Module, name: str, device: torch.device) -> nn.Module:
+    try:
+        return network.to(device)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        raise MeasureError(
+            f"the parameters of {name} do not fit into the memory of {device}",
+            fix="choose a smaller --model-size, or --device cpu",
+        ) from error

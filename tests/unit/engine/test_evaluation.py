@@ -30,6 +30,24 @@ def test_the_mean_is_exact_for_any_batch(workplace, batch, micro_batch):
     assert scores["accuracy"] == (output.argmax(1) == data.tensors[1]).double().mean().item()
 
 
+def test_a_batch_that_does_not_fit_is_evaluated_in_smaller_ones(workplace):
+    sizes = []
+
+    def measure(inputs, targets):
+        sizes.append(len(inputs))
+        if len(inputs) > 6:
+            raise torch.OutOfMemoryError("out of memory")
+        return {"target": targets.double()}
+
+    data = make_data(50)
+    with potluck.start("a", device="cpu") as run:
+        scores = run.evaluate(data, measure)
+        assert scores["target"] == pytest.approx(data.tensors[1].double().mean().item(), abs=1e-14)
+        assert sizes == [50, 25, 12, *[6] * 8, 2]
+        with pytest.raises(torch.OutOfMemoryError):
+            run.evaluate(data, lambda inputs, targets: measure(torch.zeros(7), targets))
+
+
 def test_tokens_are_counted_one_by_one(workplace):
     lengths = [1, 5, 2, 9]
     data = torch.utils.data.TensorDataset(torch.tensor(lengths))

@@ -75,6 +75,13 @@ def test_a_notebook_is_told_what_to_type_in_a_cell(workplace, capfd, monkeypatch
     assert 'go on with: potluck.start("notebook-1", resume=True)' in capfd.readouterr().err
 
 
+@pytest.mark.parametrize("typed", ["-c", "-", ""])
+def test_code_without_a_file_gets_a_run_s_name(workplace, monkeypatch, typed):
+    monkeypatch.setattr(sys, "argv", [typed])
+    with potluck.start(device="cpu") as run:
+        assert run.name == "run-1"
+
+
 def test_a_long_run_gets_a_line_every_few_seconds_and_no_more(capfd, tmp_path):
     now = [0.0]
     teller = ScriptTeller(tmp_path, clock=lambda: now[0])

@@ -134,6 +134,15 @@ def parameters_of(optimizer: Optimizer) -> list[Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
+def follow_parameters(optimizer: Optimizer) -> None:
+    """Move the state that the optimizer had before its parameters were moved to another device."""
+    for parameter, state in optimizer.state.items():
+        for name, value in state.items():
+            # torch's optimizers count their steps on the CPU, whatever the device of the parameters.
+            if isinstance(value, Tensor) and name != "step":
+                state[name] = value.to(parameter.device)
+
+
 def _optimizer_states(state: dict[str, Any]) -> list[dict[str, Any]]:
     return [state["optimizer"]] if "optimizer" in state else list(state["optimizers"])
 

@@ -8,8 +8,14 @@ from potluck.core.words import counted
 from potluck.machine.hardware import quota_threads
 
 
-def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
-    """The device called `name`; without a name, the accelerator for this local rank, or the CPU if there is none."""
+def choose_device(name: str | None, local_rank: int = 0, launched: str | None = None) -> torch.device:
+    """The device called `name`; without a name, the accelerator for this local rank, or the CPU if there is none.
+
+    A name without a number (cuda) is the device of that kind that this worker was launched for, else the one for this
+    local rank: a machine's second worker must not take the first worker's device.
+    """
+    if launched is not None and name in (None, launched.partition(":")[0]):
+        name = launched
     accelerator = torch.accelerator.current_accelerator(check_available=True)
     if name is None:
         if accelerator is None:
@@ -32,7 +38,7 @@ def choose_device(name: str | None, local_rank: int = 0) -> torch.device:
             f"there is no {device}: this machine has {found}",
             fix=f"use --device {device.type}:0",
         )
-    return device
+    return device if ":" in name else choose_device(None, local_rank)
 
 
 def card_name(device: torch.device) -> str:

@@ -11,6 +11,7 @@ from torch.utils.data import Dataset
 from potluck.core.errors import UsageError
 from potluck.engine.data.fetching import Collate, Samples, to_device
 from potluck.engine.group.protocol import Group, Lost
+from potluck.measuring.memory import is_out_of_memory
 
 Measure: TypeAlias = Callable[..., Mapping[str, Tensor]]
 
@@ -64,13 +65,22 @@ def _add_up(
     samples: Samples, measure: Measure, mine: range, device: torch.device, batch: int
 ) -> dict[str, list[float]]:
     totals: dict[str, list[float]] = {}
-    for start in range(mine.start, mine.stop, batch):
+    start = mine.start
+    while start < mine.stop:
         indices = list(range(start, min(start + batch, mine.stop)))
-        values = measure(*arguments(to_device(samples[0, indices], device)))
-        for name, value in values.items():
+        try:
+            values = measure(*arguments(to_device(samples[0, indices], device)))
+            found = {name: _sum_and_count(name, value) for name, value in values.items()}
+        except Exception as error:
+            if len(indices) == 1 or not is_out_of_memory(error):
+                raise
+            batch = len(indices) // 2  # the sums are the same for any batch
+            continue
+        for name, numbers in found.items():
             total = totals.setdefault(name, [0.0, 0.0])
-            for index, number in enumerate(_sum_and_count(name, value)):
+            for index, number in enumerate(numbers):
                 total[index] += number
+        start += len(indices)
     return totals
 
 
@@ -85,4 +95,4 @@ def _sum_and_count(name: str, value: Tensor) -> tuple[float, int]:
             f"the measure {name!r} is one number for a whole batch; a mean of means is not exact",
             fix="return one value a sample, for example cross_entropy(output, targets, reduction='none')",
         )
-    return value.sum(dtype=torch.float64).item(), value.numel()
+    return value.cpu().sum(dtype=torch.float64).item(), value.numel()  # not every accelerator has float64

@@ -161,7 +161,8 @@ class GradientExchange:
         numbers[: len(GradientSums._fields)] = torch.tensor(contribution.numbers(), dtype=torch.float64)
         mine = len(GradientSums._fields) + roster.mine * NUM_COST_NUMBERS
         numbers[mine : mine + NUM_COST_NUMBERS] = torch.tensor(told.floats, dtype=torch.float64)
-        weighted = [buffer.detach().to("cpu", torch.float64).flatten() * samples for buffer in self._buffers]
+        # First to the CPU: not every accelerator has float64.
+        weighted = [buffer.detach().cpu().to(torch.float64).flatten() * samples for buffer in self._buffers]
         if not self._contributes:
             weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
         control = torch.cat([numbers, *weighted])

@@ -44,7 +44,7 @@ class HostStaging:
             copied.synchronize()
             self._sum_on_host(host).then(partial(self._copy_back, tensor, host, done))
         except Exception as error:  # noqa: BLE001  raised where the future is waited for
-            done.set_exception(error)  # type: ignore[no-untyped-call]
+            done.set_exception(error)  # type: ignore[arg-type]
 
     def _copy_back(self, tensor: Tensor, host: Tensor, done: Future[Tensor], summed: Future[Tensor]) -> None:
         try:
@@ -53,7 +53,7 @@ class HostStaging:
                 self._used.append((host, self._stream.record_event()))
                 done.set_result(tensor)  # records an event on the current stream, which waiting streams wait for
         except Exception as error:  # noqa: BLE001  raised where the future is waited for
-            done.set_exception(error)  # type: ignore[no-untyped-call]
+            done.set_exception(error)  # type: ignore[arg-type]
 
     def _host_buffer(self, like: Tensor) -> Tensor:
         """Pinned memory, from which a device copies without the CPU's help; a buffer of an earlier step if one fits."""
