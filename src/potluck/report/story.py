@@ -198,7 +198,8 @@ def repeat_lines(view: RunView) -> tuple[str, ...]:
     if "script" in settings:
         more = [part for word in settings.get("env") or [] for part in ("--env", word)]
         run = ["potluck", "run", *(["--plain"] if view.is_plain else []), *more]
-        words = [*(run if settings.get("bundle") else ["python"]), settings["script"]]
+        here = ["potluck", "run", "--solo", *more] if more else ["python"]
+        words = [*(run if settings.get("bundle") else here), settings["script"]]
         return (" ".join(quote(str(word)) for word in [*words, *(settings.get("arguments") or [])]),)
     if not settings:
         return ()

@@ -54,6 +54,8 @@ def test_the_terminal_tells_result_time_machines_faults_and_plans(runs_dir):
         ({"script": "own script.py", "arguments": ["--epochs", "3"]}, "python 'own script.py' --epochs 3"),
         ({"script": "own.py", "arguments": [], "bundle": "abc", "seed": 5}, "potluck run own.py"),
         ({"script": "own.py"}, "python own.py"),
+        ({"script": "own.py", "env": ["A=b c"]}, "potluck run --solo --env 'A=b c' own.py"),
+        ({"script": "own.py", "bundle": "abc", "env": ["A=1", "B=2"]}, "potluck run --env A=1 --env B=2 own.py"),
     ],
 )
 def test_a_script_is_repeated_with_what_was_typed(runs_dir, settings, command):
