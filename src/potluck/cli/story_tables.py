@@ -8,12 +8,14 @@ from potluck.cli.named_rows import print_rows
 from potluck.cli.plan_tables import plain_table
 from potluck.cli.terminal import Console
 from potluck.core.words import counted
+from potluck.planning.explain import seconds_text
 from potluck.report.compare import Comparison, table, verdict
-from potluck.report.story import DeviceStory, Story
+from potluck.report.story import OPEN_WITH, DeviceStory, Story
 from potluck.report.words import duration, percent
 
 _MOST_PLANS = 5
 _BAR = 40
+_MOST_OPERATORS = 8
 _IN_ACCOUNT = ("alone", "efficiency", "predicted")
 
 
@@ -44,6 +46,9 @@ def show_story(console: Console, story: Story) -> None:
     if story.account is not None:
         _section(console, "where the time went")
         show_account(console, story.account, num_steps=story.num_steps)
+    if story.devices.traces:
+        _section(console, "operators, in a mean step that torch.profiler recorded")
+        _show_traces(console, story.devices)
     if story.faults:
         _section(console, "faults and recoveries")
         for line in story.faults:
@@ -69,6 +74,17 @@ def _show_cards(console: Console, devices: DeviceStory) -> None:
     print_table(console, cards)
     for line in devices.findings:
         console.print(Text(line, style="yellow"), soft_wrap=True)
+
+
+def _show_traces(console: Console, devices: DeviceStory) -> None:
+    for trace in devices.traces:
+        console.print(Text(trace.text), soft_wrap=True)
+        operators = plain_table("operator", "calls", "own time")
+        for cost in trace.operators[:_MOST_OPERATORS]:
+            where = " (on the card)" if cost.on_device else ""
+            operators.add_row(f"{cost.name}{where}", f"{cost.calls:g}", seconds_text(cost.seconds))
+        print_table(console, operators)
+    console.print(Text(OPEN_WITH), soft_wrap=True)
 
 
 def _section(console: Console, title: str) -> None:

@@ -251,6 +251,11 @@ def quieten_torchft() -> None:
     os.environ.setdefault("RUST_LOG", "warn")
 
 
+def quieten_kineto() -> None:
+    """Let torch's profiler write no log lines to stderr, unless KINETO_LOG_LEVEL is set; call it before the first."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+
+
 def use_plain_kernels() -> None:
     """Make torch, imported later, compute without the processor's vector instructions: with them, random normal
     numbers differ in their last bits from processor to processor.

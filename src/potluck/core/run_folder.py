@@ -12,7 +12,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 
 @dataclass(frozen=True, slots=True)
 class RunFolder:
-    """experiments/<name>/ with run.yaml, events/, logs/ and checkpoints/."""
+    """experiments/<name>/ with run.yaml, events/, logs/, checkpoints/ and traces/."""
 
     path: Path
     origin: tuple[str, Path] | None = None
@@ -43,6 +43,12 @@ class RunFolder:
 
     def log_file(self, machine: str, worker: int) -> Path:
         return self.path / "logs" / f"{machine}-{worker}.log"
+
+    def trace_file(self, machine: str, worker: int, first_step: int, last_step: int) -> Path:
+        """A trace of these steps; a resumed run that does the same steps again gets another name."""
+        stem = f"{machine}-{worker}.steps-{first_step}-{last_step}"
+        names = (stem if number == 1 else f"{stem}.{number}" for number in count(1))
+        return next(path for name in names if not (path := self.path / "traces" / f"{name}.json.gz").exists())
 
     def metrics_file(self, worker: int) -> Path:
         return self.path / "logs" / f"rank_{worker}_metrics.json"

@@ -52,6 +52,13 @@ class RunOptions:
     )
     master_addr: str | None = option(None, MACHINES, "Where worker 0 is met, with RANK and WORLD_SIZE set.")
     master_port: int | None = option(None, MACHINES, f"The port for --master-addr ({DEFAULT_PORT}).", ge=1, le=65535)
+    enable_profiling: bool = option(
+        False,
+        MACHINES,
+        "Measure a machine before its first step, unless it was measured before; trace steps 5 to 8 with "
+        "torch.profiler.",
+        flags="--enable-profiling/--no-profiling",
+    )
     experiment_name: str | None = option(None, OUTPUT, "The run's folder under ./experiments.")
     checkpoint_every: int | None = option(
         None, OUTPUT, "Steps between checkpoints; each epoch ends with one anyway.", ge=1
@@ -114,12 +121,6 @@ class TrainOptions(RunOptions, LearningOptions, WorkloadOptions):
         MACHINES,
         "Split each batch so that all machines finish together (on).",
         flags="--enable-load-balancing/--no-load-balancing",
-    )
-    enable_profiling: bool = option(
-        False,
-        MACHINES,
-        "Measure this machine before the first step, for a few seconds, unless it was measured before.",
-        flags="--enable-profiling/--no-profiling",
     )
     memory_limit: str | None = option(None, MACHINES, "What training may use on the CPU, like 2G; needs profiling.")
 

@@ -70,6 +70,8 @@ class RunClosing:
     def _finish_work(self, *, is_orderly: bool) -> None:
         self._close_loader()
         self._progress.saving.wait()
+        if self._parts.tracer is not None:
+            self._parts.tracer.close(self._progress.position.step)
         if is_orderly:
             self._progress.save_what_is_new()
             if self._progress.is_finished:

@@ -28,6 +28,7 @@ from potluck.engine.order.seeding import seed_all
 from potluck.engine.run import Run
 from potluck.engine.steps.journal import Journal, Watcher
 from potluck.engine.steps.parts import RunParts
+from potluck.engine.steps.tracing import StepTracer
 from potluck.engine.telling import LinePrinter, MachineTeller, ScriptTeller, who_shows_what
 from potluck.events.log import EventLog
 from potluck.events.types import RunStarted
@@ -52,6 +53,7 @@ def start(
     backend: str = "auto",
     load_balance_policy: str = "dynamic",
     keep: Sequence[str] = (),
+    enable_profiling: bool = False,
     profile_name: str | None = None,
     master: tuple[str, int] | None = None,
     settings: Mapping[str, Any] | None = None,
@@ -68,6 +70,7 @@ def start(
     resume_from: begin with the state in this checkpoint file.
     backend: gloo, nccl, or auto: NCCL if all workers have the same version, else Gloo.
     load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
+    enable_profiling: record steps 5 to 8 of each worker with torch.profiler, as files in the folder's traces/.
     profile_name: the name under which this model's speed is stored; by default a digest of its parameters.
     keep: machines that take part even if the run would be faster without them.
     master: address and port where the workers meet worker 0; by default MASTER_ADDR and MASTER_PORT.
@@ -91,6 +94,7 @@ def start(
         resume=resume,
         resume_from=None if resume_from is None else Path(resume_from),
         keep=tuple(keep),
+        enable_profiling=enable_profiling,
         master_addr=None if master is None else master[0],
         master_port=None if master is None else master[1],
         **words,
@@ -222,6 +226,7 @@ def _assemble(
         timer=timer,
         writer=CheckpointWriter(folder.checkpoints_dir, keep=options.keep_checkpoints),
         restored=restored,
+        tracer=_step_tracer(folder, environment, launch, journal) if options.enable_profiling else None,
         record_settings=record,
         has_agent=launch.lighthouse is not None,
     )
@@ -241,6 +246,10 @@ def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any
         "gradient_checkpointing": options.gradient_checkpointing,
         "micro_batch": options.micro_batch,
     }
+
+
+def _step_tracer(folder: RunFolder, environment: Environment, launch: Launch, journal: Journal) -> StepTracer:
+    return StepTracer(partial(folder.trace_file, environment.machine, launch.worker), journal.emit)
 
 
 def _usage_meter(launch: Launch) -> UsageMeter:

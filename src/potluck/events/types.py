@@ -109,6 +109,7 @@ class StepCommitted(Event, frozen=True, tag="step_committed", gc=False):
     quorum_id: Whole = msgspec.field(default=0, name="formation")
     skipped: bool = False  # fp16 gradients overflowed: the scale was lowered and no parameter changed
     timing: StepTiming | None = None
+    traced: bool = False  # slowed down by torch.profiler: no fit and no account uses its timing
 
 
 class PlanChanged(Event, frozen=True, tag="plan_changed"):
@@ -217,6 +218,26 @@ class CheckpointSaved(Event, frozen=True, tag="checkpoint_saved"):
     seconds: Number
 
 
+class OperatorCost(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of operator in a mean traced step of one worker."""
+
+    name: str
+    on_device: bool = False  # a kernel or copy of the accelerator, which runs beside the operators of the CPU
+    calls: Number
+    seconds: Number  # without the operators that it calls
+
+
+class StepsTraced(Event, frozen=True, tag="steps_traced"):
+    """torch.profiler has recorded these steps of this worker."""
+
+    first_step: Count
+    last_step: Count
+    file: str = ""  # below the run's folder; empty if it was left out
+    num_bytes: Count = 0
+    left_out: str = ""  # why there is no file
+    operators: list[OperatorCost] = []
+
+
 class GpuUse(msgspec.Struct, frozen=True, kw_only=True):
     """The load of one GPU at a moment; None where the driver does not report a value."""
 
@@ -308,6 +329,7 @@ AnyEvent = (
     | LossDiverged
     | Evaluated
     | CheckpointSaved
+    | StepsTraced
     | MachineUsed
     | WorkersUsed
     | Waiting

@@ -37,7 +37,7 @@ WAITED_FOR: Final = {
 
 def step_columns(steps: Sequence[StepCommitted]) -> Floats:
     """One row for each quantity, one column for each step; the compute time of a step without timing is NaN."""
-    timings = [step.timing or _UNTIMED for step in steps]
+    timings = [_UNTIMED if step.timing is None or step.traced else step.timing for step in steps]
     return np.array(
         [
             [step.samples for step in steps],

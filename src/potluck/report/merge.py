@@ -19,6 +19,7 @@ from potluck.events.types import (
     Record,
     RunStarted,
     StepCommitted,
+    StepsTraced,
 )
 from potluck.report.account import Account, account_of
 from potluck.report.history import History
@@ -161,6 +162,8 @@ class Merge:
                 for machine, has_left in {**gone, **dict.fromkeys(change.joined, False)}.items():
                     if at >= self._moves.get(machine, (at, False))[0]:  # files of other workers may be read later
                         self._moves[machine] = (at, has_left)
+            case StepsTraced() as traced:
+                worker.traced.append(traced)
             case Evaluated(step=step, name=name) as event:
                 self.scores[step, name] = (at, event)
 

@@ -11,7 +11,7 @@ from potluck.core.words import counted
 from potluck.report import rows
 from potluck.report.account import CAUSES
 from potluck.report.account_words import basis, explanations
-from potluck.report.story import tell
+from potluck.report.story import OPEN_WITH, tell
 from potluck.report.view import RunView
 from potluck.report.words import duration, percent
 
@@ -33,6 +33,7 @@ def render(view: RunView) -> str:
         story=story,
         causes=CAUSES,
         counted=counted,
+        open_with=OPEN_WITH,
         basis="" if story.account is None else basis(story.account, story.num_steps),
         explanations=[] if story.account is None else explanations(story.account),
         svg={name: draw(data).to_svg() if data else "" for name, (draw, data) in charts.items()},

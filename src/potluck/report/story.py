@@ -17,6 +17,10 @@ from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
 from potluck.report.words import duration, losses_text, scores_text
 
+OPEN_WITH = (
+    "open a trace file in https://ui.perfetto.dev or chrome://tracing; the account leaves recorded steps out, since "
+    "recording slows them down"
+)
 FAULTS = ("left", "back", "restarted", "resumed", "benched", "unbenched", "paused")
 _OWN = COLUMNS.index("own_samples")
 
@@ -42,12 +46,45 @@ class MachineRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorRow:
+    """One kind of operator in a mean recorded step."""
+
+    name: str
+    on_device: bool
+    calls: float
+    seconds: float
+    """Without the operators that it calls."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceRow:
+    """The steps of one worker that torch.profiler has recorded."""
+
+    worker: str
+    place: str
+    """Its card, or its device."""
+    first_step: int
+    last_step: int
+    file: str
+    """Where the trace is; empty if it was left out."""
+    left_out: str
+    operators: tuple[OperatorRow, ...]
+    """The costliest of a mean step, first."""
+
+    @property
+    def text(self) -> str:
+        where = f"no file, since {self.left_out}" if self.left_out else self.file
+        return f"{self.worker} on {self.place}, steps {self.first_step} to {self.last_step}: {where}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceStory:
-    """What the run's cards did."""
+    """What the run's cards and operators did."""
 
     cards: tuple[CardRow, ...]
     findings: tuple[str, ...]
     """Cards that had little to do, why, and what to change."""
+    traces: tuple[TraceRow, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +133,7 @@ def tell(view: RunView) -> Story:
         what=_what(view),
         result=_result(view, account),
         machines=_machines(view, account),
-        devices=DeviceStory(cards=cards, findings=idle_cards(cards, account)),
+        devices=DeviceStory(cards=cards, findings=idle_cards(cards, account), traces=_traces(view)),
         plans=tuple(
             PlanRow(
                 after_s=at - view.began_at,
@@ -190,6 +227,26 @@ def _machines(view: RunView, account: Account | None) -> tuple[MachineRow, ...]:
             )
         )
     return tuple(rows)
+
+
+def _traces(view: RunView) -> tuple[TraceRow, ...]:
+    place = view.folder.path if view.folder.origin is None else view.folder.origin[1]
+    return tuple(
+        TraceRow(
+            worker=worker.name,
+            place=worker.state.place,
+            first_step=traced.first_step,
+            last_step=traced.last_step,
+            file=str(place / traced.file) if traced.file else "",
+            left_out=traced.left_out,
+            operators=tuple(
+                OperatorRow(name=cost.name, on_device=cost.on_device, calls=cost.calls, seconds=cost.seconds)
+                for cost in traced.operators
+            ),
+        )
+        for worker in view.merge.workers.values()
+        for traced in worker.traced
+    )
 
 
 def repeat_lines(view: RunView) -> tuple[str, ...]:

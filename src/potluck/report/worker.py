@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from potluck.events.state import RunState
-from potluck.events.types import MachineUsed
+from potluck.events.types import MachineUsed, StepsTraced
 from potluck.report.ledger import Floats
 from potluck.report.load import MachineLoad
 from potluck.report.presence import Period, Span, Stretch, num_steps, steps_of, without
@@ -58,6 +58,7 @@ class WorkerEvents:
     """Times and timeline.COLUMNS of the last steps."""
     used: deque[tuple[float, MachineUsed]] = field(default_factory=lambda: deque(maxlen=MOST_KEPT))
     load: MachineLoad = field(default_factory=MachineLoad)
+    traced: list[StepsTraced] = field(default_factory=list)
 
     @property
     def machine(self) -> str:

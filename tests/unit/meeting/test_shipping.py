@@ -229,6 +229,7 @@ def test_the_same_deliveries_at_the_same_time_write_the_same_bytes(host):
         "../x.log", "logs/../../x.log", "/etc/x.log", "logs//x.log", "logs/a/b.log", "logs/.x.log", "logs/x.log\n",
         "events/x.log", "logs/x.jsonl", "run.yaml", "checkpoints/x.pth", "", "logs/", "logs/x\0.log", "logs/x.log/",
         "logs/rank_0_metrics.json", "logs/" + "x" * 300 + ".log", "events\\x.jsonl",
+        "traces/x.json", "traces/.x.json.gz", "traces/x.pkl", "traces/../x.json.gz",
     ],
 )  # fmt: skip
 def test_unsafe_names_are_refused(host, name):
@@ -238,7 +239,8 @@ def test_unsafe_names_are_refused(host, name):
 
 
 @pytest.mark.parametrize(
-    "name", ["events/anna-0.jsonl", "events/rosa-1-0.jsonl", "logs/rosa.log", "events/rosa-x.jsonl"]
+    "name",
+    ["events/anna-0.jsonl", "events/rosa-1-0.jsonl", "logs/rosa.log", "events/rosa-x.jsonl", "traces/anna-0.json.gz"],
 )
 def test_a_machine_writes_its_own_files_only(host, name):
     with pytest.raises(ShippingError, match="one of rosa's"):
@@ -300,3 +302,11 @@ def test_a_full_disk_on_the_host_loses_nothing(here, host, monkeypatch):
     assert Path(host / LOG).read_bytes() == b"0123"
     drain(shipper)
     assert content(host) == content(here)
+
+
+def test_a_trace_goes_home_whole_though_it_has_no_lines(here, host):
+    name = "traces/rosa-0.steps-5-8.json.gz"
+    append(here, name, bytes(range(11, 256)) * 40)
+    drain(Shipper(here, direct(host), batch_bytes=1000))
+    assert (host / name).read_bytes() == (here / name).read_bytes()
+    assert receive(host, name, 0, b"", machine="rosa") == 245 * 40

@@ -86,7 +86,15 @@ def test_a_report_names_cards_and_what_they_did(runs_dir):
 def test_the_page_has_a_table_of_cards(runs_dir):
     story = tell(read_run(all_on_cards(runs_dir)))
     plots = dict.fromkeys(("throughput", "loss", "scores", "shares", "presence", "step_parts"), "")
-    more = {"causes": CAUSES, "counted": counted, "basis": "", "explanations": [], "began": "", "settings": {}}
+    more = {
+        "causes": CAUSES,
+        "counted": counted,
+        "basis": "",
+        "open_with": "",
+        "explanations": [],
+        "began": "",
+        "settings": {},
+    }
     page = make_page("page.html.j2", story=story, svg=plots, **more)
     assert "<td>RTX 3070</td>" in page
     assert "computed less than half of the time" in page

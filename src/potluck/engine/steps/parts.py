@@ -12,6 +12,7 @@ from potluck.engine.checkpoints.checkpoints import CheckpointWriter
 from potluck.engine.compute.precision import Precision
 from potluck.engine.group.protocol import RunGroup
 from potluck.engine.steps.journal import Journal
+from potluck.engine.steps.tracing import StepTracer
 from potluck.measuring.step_timer import StepTimer
 
 
@@ -30,6 +31,8 @@ class RunParts:
     writer: CheckpointWriter
     restored: dict[str, Any] | None
     """The state of the checkpoint that the run resumes from, if any."""
+    tracer: StepTracer | None
+    """Records a few steps with torch.profiler; None unless the run's options ask for it."""
     record_settings: Callable[[], None]
     """Writes run.yaml; called when training begins."""
     has_agent: bool = False

@@ -107,6 +107,8 @@ class Progress:
 
     def end_step(self) -> None:
         """Called when the loader asks for the next step: save or stop, if that is due."""
+        if self.open_step is not None:
+            self._events.step_ended(self.open_step)
         self.open_step = None
         self.saving.look()
         step = self.position.step

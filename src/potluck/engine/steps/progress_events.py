@@ -38,7 +38,9 @@ class ProgressEvents:
         """Write StepCommitted, with the loss over all workers and this worker's timing."""
         parts, position = self._parts, self._position
         timing = parts.timer.commit()
-        parts.balance.timed(step.samples, step.num_micro_batches, timing, parts.timer.cpu_s)
+        is_traced = parts.tracer is not None and parts.tracer.disturbs
+        if not is_traced:
+            parts.balance.timed(step.samples, step.num_micro_batches, timing, parts.timer.cpu_s)
         weight, loss_sum = step.total.weight, step.total.loss_sum
         position.so_far.add(loss_sum=loss_sum, weight=weight, samples=step.global_batch, seconds=timing.step_s)
         loss = loss_sum / weight if weight else None
@@ -54,10 +56,16 @@ class ProgressEvents:
                 seconds=timing.step_s,
                 skipped=is_skipped,
                 timing=timing,
+                traced=is_traced,
             )
         )
         if loss is not None and not is_skipped:
             self._watch_loss(loss)
+
+    def step_ended(self, step: Step) -> None:
+        """Called when the script is done with a step, before the next begins."""
+        if self._parts.tracer is not None and step.counts:
+            self._parts.tracer.step_ended(self._position.step)
 
     def _watch_loss(self, loss: float) -> None:
         diverged = self._loss_watch.look(self._position.step, loss)

@@ -1,4 +1,4 @@
-"""Sends event and log files to the host: bytes with their offset, so a delivery may be lost, doubled, late or cut off.
+"""Sends a run's files to the host: bytes with their offset, so a delivery may be lost, doubled, late or cut off.
 
 The files only ever grow, and the host's copy is the only record of what has arrived: a delivery that starts beyond the
 end of the copy is not taken, and a delivery that overlaps the copy must have the same bytes there.
@@ -26,13 +26,13 @@ Raises ShippingError if the host refuses the file; any other exception means: tr
 BATCH_BYTES = 256 * 1024
 MAX_DELIVERY_BYTES = 4 * 1024 * 1024
 MOST_FILE_BYTES = 16 << 30
-MOST_FILES = {"events": 256, "logs": 4096}
+MOST_FILES = {"events": 256, "logs": 4096, "traces": 256}
 """The most files of one machine in one run, by folder."""
 _PROOF_BYTES = 4096  # the end of the host's copy, sent again after an interruption to see that the files agree
 _SCAN_BYTES = 64 * 1024
 
 _STEM = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"  # characters of a machine's name, but no hidden file
-_FILE_NAME = re.compile(rf"events/{_STEM}\.jsonl|logs/{_STEM}\.log")
+_FILE_NAME = re.compile(rf"events/{_STEM}\.jsonl|logs/{_STEM}\.log|traces/{_STEM}\.json\.gz")
 _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)  # a link, a link to a folder, a folder, a pipe
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync, which is slower
 
@@ -81,16 +81,18 @@ def _check_number(run_folder: Path, file_name: str, machine: str) -> None:
 
 
 def check_file_name(file_name: str, machine: str | None = None) -> str:
-    """The name, if it is events/<worker>.jsonl or logs/<worker>.log, of a worker of `machine` if given; else raises."""
+    """The name of an event, log or trace file, of a worker of `machine` if given; ShippingError for other names."""
     allowed = _FILE_NAME.fullmatch(file_name)
     if allowed and machine is not None:
         name = re.escape(machine)
-        allowed = re.fullmatch(rf"events/{name}-\d+\.jsonl|logs/{name}-\d+(?:\.[A-Za-z0-9._-]+)?\.log", file_name)
+        more = r"(?:\.[A-Za-z0-9._-]+)?"
+        kinds = rf"events/{name}-\d+\.jsonl|logs/{name}-\d+{more}\.log|traces/{name}-\d+{more}\.json\.gz"
+        allowed = re.fullmatch(kinds, file_name)
     if not allowed:
         whose = "a run's" if machine is None else f"{machine}'s"
         raise ShippingError(
-            f"{file_name!r} is not one of {whose} event or log files",
-            fix="keep own files elsewhere than in a run's events/ and logs/",
+            f"{file_name!r} is not one of {whose} event, log or trace files",
+            fix="keep own files elsewhere than in a run's events/, logs/ and traces/",
         )
     return file_name
 
@@ -163,7 +165,7 @@ class Shipper:
 def _shippable_files(run_folder: Path) -> set[str]:
     return {
         name
-        for folder in ("events", "logs")
+        for folder in MOST_FILES
         for file in (run_folder / folder).glob("*")
         if _FILE_NAME.fullmatch(name := f"{folder}/{file.name}")
     }
