@@ -42,7 +42,7 @@ class StepTracer:
         self._num_steps += 1
         was_recording = self._profile is not None
         try:
-            if self._num_steps == STEPS_BEFORE and torch.autograd._profiler_enabled():
+            if self._num_steps == STEPS_BEFORE and torch._C._autograd._profiler_enabled():
                 self._say("no trace of steps: a profiler of the script is at work, and there can be only one")
             elif self._num_steps == STEPS_BEFORE:
                 self._start()
