@@ -121,11 +121,11 @@ CASES = {
         cluster(),
     ),
     "duplicate-hostname": (
-        cluster(machines=[machine("ash", hostname="oak")]),
-        "ash",
+        cluster(machines=[replace(machine("ash", hostname="oak"), machine="oak@192.168.1.77")]),
+        "oak@192.168.1.77",
         FAIL,
-        "export POTLUCK_NAME=oak-2",
-        cluster(),
+        "export POTLUCK_NAME=oak-4",
+        cluster(machines=[machine("ash", hostname="oak")]),  # the same hostname, and what the fix says
     ),
     "nccl-mismatch": (
         cluster(machines=[cards("ash", "2.27.3"), cards("elm", "2.21.5")]),

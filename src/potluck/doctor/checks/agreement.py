@@ -40,17 +40,18 @@ def versions(seen: Examination) -> Iterator[tuple[str, Verdict]]:
 
 
 def hostnames(seen: Examination) -> Iterator[tuple[str, Verdict]]:
-    """Hostnames must differ: files of two machines with one name collide, and NCCL takes the two for one."""
-    first: dict[str, str] = {}
+    """Machines' names must differ, or their files collide: POTLUCK_NAME, else the hostname, which may be the same."""
+    known: set[str] = set()
     for index, facts in enumerate(seen.machines, start=1):
-        if facts.hostname not in first:
-            first[facts.hostname] = facts.machine
+        name = _own_name(facts)
+        if name not in known:
+            known.add(name)
             continue
-        new = f"{facts.hostname}-{index}"
+        new = f"{name}-{index}"
         yield (
             facts.machine,
             fail(
-                f"two machines are called {facts.hostname}: {', '.join(_where(seen, facts.hostname))}",
+                f"two machines are called {name}: {', '.join(_where(seen, name))}",
                 bash(facts, f"export POTLUCK_NAME={new}", note=f"on {_address(seen, facts)}, before training starts"),
                 bash(facts, f"hostnamectl set-hostname {new}", note="or for good", root=True),
             ),
@@ -113,8 +114,13 @@ def _address(seen: Examination, facts: Facts) -> str:
     return seen.addresses.get(facts.machine) or next(iter(facts.addresses), facts.machine)
 
 
-def _where(seen: Examination, hostname: str) -> list[str]:
-    return [_address(seen, facts) for facts in seen.machines if facts.hostname == hostname]
+def _own_name(facts: Facts) -> str:
+    """The machine's name as it knows it: an examination calls two machines of one name NAME@ADDRESS."""
+    return facts.machine.partition("@")[0]
+
+
+def _where(seen: Examination, name: str) -> list[str]:
+    return [_address(seen, facts) for facts in seen.machines if _own_name(facts) == name]
 
 
 AGREEMENT = (
