@@ -67,3 +67,40 @@ def test_a_run_that_measures_first_is_never_out_of_memory(potluck):
     code, out, error = potluck(*TRAIN, "--device", "standin", "--enable-profiling", **FITS_16)
     assert code == 0, error
     assert "takes at most 16 samples at once" in out + error
+
+
+def test_samples_that_do_not_even_fit_as_inputs_are_taken_in_smaller_micro_batches(python):
+    """Of 100 kB each; the model is small. The copy to the device is what fails."""
+    python(
+        """
+import gc
+import torch
+import potluck
+from potluck.core.errors import MeasureError
+
+def train():
+    torch.manual_seed(1)
+    model = torch.nn.Linear(25_000, 2)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 25_000), torch.randint(2, (64,)))
+    with potluck.start("one", device="standin:1", quiet=True) as run:
+        prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+        for _ in run.epochs(1):
+            for inputs, targets in run.loader(data, global_batch=64):
+                run.backward(torch.nn.functional.cross_entropy(prepared(inputs), targets))
+                optimizer.step()
+                optimizer.zero_grad()
+                assert len(inputs) <= 16
+
+told = []
+for _ in range(5):
+    try:
+        train()
+        break
+    except MeasureError as error:
+        told.append(str(error))
+    gc.collect()
+assert 2 <= len(told) <= 3, told  # a script holds a micro-batch while the next one is copied
+assert "64 samples at once do not fit into the memory of standin:1" in told[0], told
+""",
+        **FITS_16,
+    )

@@ -112,7 +112,12 @@ class Run:
             self._loader.close()
         self._progress.use(order)
         self._loader = SharedLoader(
-            reading, order, parts=self._parts, progress=self._progress, micro_batch=self._memory.micro_batch
+            reading,
+            order,
+            parts=self._parts,
+            progress=self._progress,
+            micro_batch=self._memory.micro_batch,
+            noticing=self._memory.noticing,
         )
         if self._preparation.is_complete:
             self._memory.tell(self._loader.batch_size)

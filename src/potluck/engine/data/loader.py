@@ -1,6 +1,7 @@
 """The training loader: this worker's share of every step, in micro-batches that fit into memory."""
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from typing import Any
 
 from torch.utils.data import Dataset, default_collate
@@ -30,6 +31,7 @@ class SharedLoader:
         parts: RunParts,
         progress: Progress,
         micro_batch: Callable[[], int | None],
+        noticing: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self.order = order
         self.reading = reading
@@ -40,6 +42,7 @@ class SharedLoader:
         self._progress = progress
         self._device = parts.device
         self._micro_batch = micro_batch
+        self._noticing = noticing
         self._fetcher: Fetcher = (
             FetchAhead(
                 samples,
@@ -106,11 +109,12 @@ class SharedLoader:
                 if micro_batch is not micro_batches[0]:
                     progress.timer.lap("compute_s")  # the script has finished the previous micro-batch
                 wanted = micro_batch if micro_batch.num_samples else _stand_in(micro_batch)
-                batch = to_device(self._fetcher.fetch(wanted), self._device)
+                step.hand_out(micro_batch.num_samples)
+                with self._noticing():
+                    batch = to_device(self._fetcher.fetch(wanted), self._device)
                 progress.timer.lap("data_wait_s")
                 # Dropout must draw the same numbers when the step is retried or resumed.
                 seed_all(self._device, order.seed, part.step, micro_batch.start)
-                step.hand_out(micro_batch.num_samples)
                 self._group.exchange_in(this_pass=step.is_last_micro_batch)
                 if step.is_last_micro_batch:
                     progress.timer.computing()
