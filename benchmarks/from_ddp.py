@@ -84,7 +84,7 @@ def by_hand(gathering: Gathering, machines: LabMachines, more: list[str]) -> str
     processes = []
     for rank, name in enumerate(machines.names):
         variables = {"RANK": str(rank), "LOCAL_RANK": "0", "WORLD_SIZE": str(len(machines.names))}
-        variables |= {"MASTER_ADDR": address, "MASTER_PORT": "29500", "GLOO_SOCKET_IFNAME": "eth0"}
+        variables |= {"MASTER_ADDR": address, "MASTER_PORT": "29600", "GLOO_SOCKET_IFNAME": "eth0"}
         command = [sys.executable, str(gathering.place(name) / "job" / STOCK), *more]
         processes.append(machines.start(name, command, variables))
     processes[0].expect("epoch 1:", 120)

@@ -7,7 +7,7 @@ import pytest
 from benchmarks.support.gathering import Gathering
 from benchmarks.support.lab_machines import ROOT, START_CORES, LabMachines
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.real_world, pytest.mark.timeout(300)]
 LAPTOPS = (ROOT / "lab" / "clusters" / "laptops.yaml").read_text()
 
 

@@ -81,7 +81,7 @@ class CrashTeller:
 
     def _fixes(self, run: dict[str, Any], message: str) -> list[str]:
         explained = explain(message, self._names)
-        known = [f"{one.cause}: {_fix_of_plain(one.fix) if run['is_plain'] else one.fix}" for one in explained]
+        known = [f"{one.cause}: {fix_of_plain(one.fix) if run['is_plain'] else one.fix}" for one in explained]
         script = run["settings"].get("script")
         plain = "--plain " if run["is_plain"] else ""
         alone = (
@@ -92,9 +92,11 @@ class CrashTeller:
         return [*known, f"try it on one machine: {alone}", logs]
 
 
-def _fix_of_plain(fix: str) -> str:
-    """A fix that says --micro-batch is one for scripts that use Potluck."""
-    return "lower the batch size in the script" if "--micro-batch" in fix else fix
+def fix_of_plain(fix: str) -> str:
+    """A fix for a script that does not use Potluck: it does not know Potluck's options."""
+    if "--micro-batch" in fix:
+        return "lower the batch size in the script"
+    return "let the script use gloo, or install a CUDA build of torch on every machine" if "--backend" in fix else fix
 
 
 def _failures(run: dict[str, Any]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import IO
 
+from potluck.cli.crashes import fix_of_plain
 from potluck.core.environment import plain_solo_variables
 from potluck.core.errors import MeetingError
 from potluck.core.exit_codes import STOPPED
@@ -71,7 +72,7 @@ def run_plain_solo(script: Path, arguments: Sequence[str], env: list[str], *, de
         finally:
             _end(processes)
         texts = {
-            rank: crash_text(one.returncode, read_tail(errors / f"{rank}.err"), "", script.parent.absolute())
+            rank: crash_text(one.returncode, _said_by(rank, errors / f"{rank}.err"), "", script.parent.absolute())
             for rank, one in enumerate(processes)
             if one.returncode
         }
@@ -87,6 +88,11 @@ def _copy(source: IO[bytes], file: Path, is_shown: bool) -> None:
             if is_shown:
                 sys.stderr.buffer.write(content)
                 sys.stderr.flush()
+
+
+def _said_by(rank: int, file: Path) -> str:
+    """What a process wrote to stderr, without the prefix that torch gives to its traceback."""
+    return read_tail(file).replace(f"[rank{rank}]: ", "")
 
 
 def _wait(processes: Sequence["subprocess.Popen[bytes]"]) -> None:
@@ -114,7 +120,7 @@ def _failure(script: Path, texts: dict[int, str], num_processes: int) -> Meeting
     """The error of the first rank that did not fail because of another one."""
     causes = [rank for rank, text in texts.items() if not tells_of_lost_peer(text)]
     rank = next(iter(causes or texts))
-    known = [f"{one.cause}: {one.fix}" for one in explain(texts[rank])]
+    known = [f"{one.cause}: {fix_of_plain(one.fix)}" for one in explain(texts[rank])]
     said = f":\n{texts[rank]}" if rank else f": {texts[rank].splitlines()[-1]}; what it said is above"
     where = f" in rank {rank}" if num_processes > 1 else ""
     return MeetingError(f"{script.name} failed{where}{said}", fix="; ".join(known) or f"see what {script} does there")

@@ -1,8 +1,12 @@
 """Decisions about a run whose script does not use Potluck: all workers are there to the end, or the run ends."""
 
+from potluck.meeting.host import state as decisions
 from potluck.meeting.host.plain_runs import judge_plain
+from potluck.meeting.host.roster import Machine
 from potluck.meeting.host.runs import add_machine, assignment_for, phase_for, take_report
-from potluck.meeting.wire import RunTask, WorkerReport
+from potluck.meeting.host.state import HostState
+from potluck.meeting.wire import Report, RunTask, WorkerReport
+from tests.unit.meeting.test_doorway import facts
 from tests.unit.meeting.test_runs_on_machines import NOBODY, record
 
 PLAIN = RunTask(bundle="0" * 64, entry="train.py", is_plain=True)
@@ -84,3 +88,23 @@ def test_machines_are_numbered_as_torchrun_numbers_them():
     assert own.workers == [1, 2]
     assert (own.plain.master, own.plain.node_rank, own.plain.num_nodes, own.plain.world_size) == ("rosa", 1, 2, 3)
     assert assignment_for(record("rosa"), "rosa", host="rosa").plain is None
+
+
+def test_machines_that_come_go_elsewhere_or_cannot_reach_each_other_do_not_change_who_takes_part():
+    machines = {
+        name: Machine(facts=facts(name), number=number, credential_hash="0" * 64, devices=["cpu"], last_heard=100.0)
+        for number, name in enumerate(("rosa", "lily", "fern"), start=1)
+    }
+    state = HostState(host="rosa", began_at=0.0, machines=machines, runs={"one": plain("rosa", "lily")})
+    joined = decisions.take(state, "fern", Report(devices=["cpu", "cpu"]), "", 101.0)
+    assert set(joined.runs["one"].workers) == {"rosa", "lily"}
+    cut = decisions.pass_time(joined, 102.0, {}, {"one": {"lily": "it and rosa cannot reach each other"}})
+    assert cut.runs["one"].left_out == {}
+    assert phase_for(cut.runs["one"], "lily") == "go"
+    gone = decisions.take(cut, "fern", Report(is_leaving=True), "", 103.0)
+    assert gone.runs["one"].state == "running"
+
+
+def test_the_end_of_the_host_stops_it_for_good():
+    state = HostState(host="rosa", began_at=0.0, machines={}, runs={"one": plain("rosa", "lily")})
+    assert decisions.pause_runs(state, 1.0).runs["one"].state == "stopping"
