@@ -34,7 +34,7 @@ class DeviceWorker:
         files = (self.home / "experiments" / self._run / "events").glob("*.jsonl")
         return [r.event for file in files for r in read_records(file) if isinstance(r.event, StepCommitted)]
 
-    def wait_for_step(self, step, timeout_s=100):
+    def wait_for_step(self, step, timeout_s=240):
         deadline = time.monotonic() + timeout_s
         while not any(event.step >= step for event in self.committed()):
             assert time.monotonic() < deadline, f"no step {step}: {self._output.read_text()}"
@@ -45,7 +45,7 @@ class DeviceWorker:
         self._process.kill()
         self._process.wait()
 
-    def finish(self, timeout_s=150):
+    def finish(self, timeout_s=300):
         try:
             code = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
