@@ -1,9 +1,16 @@
 """A run seen from other terminals: its logs and its display, again and again, without an effect on the run."""
 
+import json
+import os
 import signal
+import time
+from pathlib import Path
 
 import pytest
+import yaml
 
+from potluck.events.log import read_records
+from potluck.events.types import RunStarted
 from tests.multiprocess.command import Command
 from tests.multiprocess.test_meeting_door import RealHost, free_port
 
@@ -17,6 +24,7 @@ data = TensorDataset(torch.randn(64, 8), torch.randint(3, (64,)))
 model = nn.Linear(8, 3)
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 run = potluck.start()
+print("greeting", os.environ["GREETING"], flush=True)
 model, optimizer = run.prepare(model, optimizer)
 for epoch in run.epochs(5000):
     for inputs, targets in run.loader(data, global_batch=32):
@@ -39,8 +47,10 @@ def running(workplace):
     training = None
     try:
         lily.wait_for("waiting for work")
-        training = Command("run", "--experiment-name", "long", workplace / "job" / "train.py")
-        training.wait_for_step("long", 20)
+        training = Command(
+            "run", "--env", "GREETING=hello", "--experiment-name", "long", workplace / "job" / "train.py"
+        )
+        training.wait_for_step("long", 20, timeout_s=120)
         yield training
     finally:
         Command("stop", "long").finish(60)
@@ -49,6 +59,25 @@ def running(workplace):
         lily.signal(signal.SIGINT)
         lily.finish(60)
         host.end()
+
+
+def check_variables(training):
+    """The command's variable reached both workers, is told and recorded, and reaches a worker that starts again."""
+    greeted = "lily (cpu): greeting hello"
+    training.wait_for(greeted)
+    assert yaml.safe_load(Path("experiments/long/run.yaml").read_text())["env"] == ["GREETING=hello"]
+    [run] = json.loads(Command("status", "--json").finish(60)[1])["runs"]
+    assert run["settings"]["env"] == ["GREETING=hello"]
+    assert run["gradients"] == ["gradients: Gloo, because no worker trains on a GPU"]
+    assert run["gradients"][0] in training.output()
+    began = [
+        r.event for r in read_records(Path("experiments/long/events/lily-1.jsonl")) if isinstance(r.event, RunStarted)
+    ]
+    os.kill(began[-1].process_id, signal.SIGKILL)
+    deadline = time.monotonic() + 90
+    while training.output().count(greeted) < 3:
+        assert time.monotonic() < deadline, training.output()
+        time.sleep(0.2)
 
 
 def test_logs_and_display_can_be_had_from_any_machine_and_left_while_the_run_goes_on(running):
@@ -65,7 +94,7 @@ def test_logs_and_display_can_be_had_from_any_machine_and_left_while_the_run_goe
         assert "left the logs: run long goes on" in output
 
         attached = Command("attach", home=home)
-        attached.wait_for("run long on lily (cpu, cpu)")
+        attached.wait_for("run long on lily (cpu")
         attached.wait_for("samples/s")
         attached.wait_for("common line")
         attached.signal(signal.SIGINT)
@@ -75,6 +104,7 @@ def test_logs_and_display_can_be_had_from_any_machine_and_left_while_the_run_goe
         assert "where the time went" not in output
     assert running.is_running()
 
+    check_variables(running)
     code, output = Command("logs", "long", "--no-follow", "--machine", "lily", "-n", "2").finish(60)
     assert code == 0
     printed = [line for line in output.splitlines() if line.startswith("lily")]
