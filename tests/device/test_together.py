@@ -2,10 +2,27 @@
 
 import pytest
 
+from potluck.events.log import read_records
+from potluck.events.progress_lines import backend_text
+from potluck.events.types import BackendChosen
 from tests.device.crew import difference, train
 
 CASE = {"model": "transformer", "optimizer": "adamw", "epochs": 1, "options": {"micro_batch": 5}}
 SLOW_COPIES = {"STANDIN_COPY_BYTES_PER_S": "300000"}
+
+
+REASONS = {
+    ("standin:0", "standin:1"): [
+        "Gloo through host memory, because torch on machine0 and machine1 has no NCCL for standin:0"
+    ],
+    ("cpu", "standin:0"): ["Gloo through host memory, because machine0 trains on its CPU"],
+}
+
+
+def backends(folder):
+    """How each worker's group exchanged gradients, and why, by its events."""
+    files = sorted(folder.glob("worker*/experiments/one/events/*.jsonl"))
+    return [backend_text(r.event) for file in files for r in read_records(file) if isinstance(r.event, BackendChosen)]
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +37,7 @@ def test_any_devices_match_one_process_on_the_cpu(tmp_path, on_device, alone, de
     assert all(each["step"] == alone["step"] for each in found)
     assert all(difference(alone, each) < 1e-11 for each in found)
     assert found[0]["scores"] == pytest.approx(alone["scores"], abs=1e-12)
+    assert backends(tmp_path) == REASONS.get(devices, []) * len(devices)
 
 
 def test_a_killed_worker_is_healed_from_the_cpu_and_back(tmp_path, on_device):
