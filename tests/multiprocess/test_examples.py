@@ -42,6 +42,7 @@ def test_the_example_learns_the_same_under_torchrun(workplace, meeting):
     assert (folder / "checkpoints" / "model_epoch_5.pth").is_file()
 
 
+@pytest.mark.timeout(220)
 def test_the_command_works_under_the_variables_of_old_guides(workplace):
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
@@ -58,7 +59,7 @@ def test_the_command_works_under_the_variables_of_old_guides(workplace):
         )
         for rank, name in enumerate(("rosa", "lily"))
     ]
-    outputs = [worker.communicate(timeout=100)[0] for worker in workers]
+    outputs = [worker.communicate(timeout=180)[0] for worker in workers]
     assert [worker.returncode for worker in workers] == [0, 0], outputs
     assert "NODE_RANK=0 is taken as RANK=0: one worker on each machine" in outputs[0]
     assert "global batch 64" in outputs[0]
