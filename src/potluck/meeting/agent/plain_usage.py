@@ -86,8 +86,9 @@ class PlainUsage:
         self._measure(at_once=True)
         self._write(self._used(files=self._new_files()))
         states = {report.state for report in reports}
-        reason: Ending = "failed" if "failed" in states else "stopped" if "stopped" in states else "finished"
-        message = next((report.message for report in reports if report.state == "failed"), "")
+        message = next((report.message for report in reports if report.message), "")  # also that this machine left
+        is_lost = bool(message) or "failed" in states
+        reason: Ending = "failed" if is_lost else "stopped" if "stopped" in states else "finished"
         self._write(RunEnded(reason=reason, step=0, message=message.rpartition("\n")[2]))
         self._log.close()
         self._log = None
