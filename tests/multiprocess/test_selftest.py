@@ -46,7 +46,7 @@ def selftest(folder, *checks, broken=None):
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=200,
+        timeout=400,
         check=False,
     )
     written = folder / "potluck-selftest.json"
@@ -54,7 +54,7 @@ def selftest(folder, *checks, broken=None):
     return done.returncode, done.stdout, json.loads(written.read_text())
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(450)
 def test_this_build_is_fine(workplace):
     code, printed, written = selftest(workplace, "parity", "uneven", "memory", "healing", "all-reduce")
     assert code == 0, printed
@@ -71,7 +71,7 @@ def test_this_build_is_fine(workplace):
     assert sorted(path.name for path in workplace.iterdir()) == ["potluck-selftest.json"]
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(450)
 def test_gradients_weighted_by_workers_instead_of_samples_fail_with_uneven_shares(workplace):
     code, printed, written = selftest(workplace, "parity", "uneven", broken=MEAN_OVER_WORKERS)
     assert code == 1
@@ -82,7 +82,7 @@ def test_gradients_weighted_by_workers_instead_of_samples_fail_with_uneven_share
     assert "fix: type it again: potluck selftest --check uneven" in printed
 
 
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(450)
 def test_a_worker_that_gets_another_sum_is_named(workplace):
     code, printed, _ = selftest(workplace, "parity", broken=ONE_SUM_IS_OFF)
     assert code == 1

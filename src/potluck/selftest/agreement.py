@@ -18,7 +18,7 @@ LIMITS = {"fp64": FLOAT64_LIMIT, "fp32": FLOAT32_LIMIT, "bf16": MIXED_LIMIT, "fp
 
 _SCRATCH_BYTES = 1 << 27  # 16 samples at once ask for 512 GiB, one for 128 MiB
 _KILL_AT_STEP = 5
-HEALING_EPOCHS = 6
+HEALING_EPOCHS = 12
 _LOOK_S = 0.02
 
 
@@ -71,7 +71,7 @@ def check_healing(runs: SmallRuns, crew: Crew) -> Row:
     """The last worker is killed; a new process takes its place, is healed, and nothing of the result is lost."""
     size = len(crew.devices)
     with runs.group(size) as variables:
-        orders = crew_orders(runs, crew, variables, "fp32", epochs=HEALING_EPOCHS, pause_s=0.01, wait_s=0.5)
+        orders = crew_orders(runs, crew, variables, "fp32", epochs=HEALING_EPOCHS, pause_s=0.01, wait_s=1.0)
         *others, victim, spare = runs.pool.take(size + 1)
         for process, order in zip([*others, victim], orders, strict=True):
             process.order(order)

@@ -57,12 +57,13 @@ def begin(*, only: Sequence[str] = (), is_quick: bool = False) -> Iterator[SelfT
     """Start worker processes and look at torch's devices; all processes and files are gone at the end of the block."""
     quieten_torchft()
     with tempfile.TemporaryDirectory(prefix="potluck-selftest-") as place, WorkerPool(Path(place)) as pool:
-        pool.take(3)  # two workers and one for a killed one: they import torch at the same time
+        spare = 1 if not only or "healing" in only else 0  # takes the place of a killed one
+        pool.take(2 + spare)  # so that all import torch at the same time
         machine = read_environment().machine
         runs = SmallRuns(pool, Path(place), machine, max(1, int(read_processor().usable_cores)))
         seen = runs.ask(Describe())
         if not isinstance(seen, Described):
             why = seen.error if isinstance(seen, Failed) else "it gives another answer"
             raise MeasureError(f"torch cannot be used on {machine}: {why}", fix="potluck doctor")
-        pool.take(1 + max(len(crew.devices) for crew in crews_of(seen.devices, seen.backends)))
+        pool.take(spare + max(len(crew.devices) for crew in crews_of(seen.devices, seen.backends)))
         yield SelfTest(seen, plan_checks(seen, only=only, is_quick=is_quick), runs)

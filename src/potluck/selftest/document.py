@@ -16,7 +16,7 @@ from potluck.machine.gpus import read_gpus
 from potluck.machine.hardware import read_memory_bytes, read_processor
 from potluck.machine.snapshot import read_system
 from potluck.selftest.orders import Described
-from potluck.selftest.rows import Row, verdict
+from potluck.selftest.rows import ALL, Row, verdict
 
 FILE_NAME = "potluck-selftest.json"
 
@@ -68,9 +68,10 @@ def describe_machine(machine: str, seen: Described) -> TestedMachine:
 def make_document(
     rows: Sequence[Row], machines: Sequence[TestedMachine], *, is_quick: bool, seconds: float
 ) -> Document:
-    """The document of a finished self-test."""
+    """The document of a finished self-test; rows name machines that gave no description of themselves."""
+    names = dict.fromkeys([*(one.machine for one in machines), *(row.machine for row in rows if row.machine != ALL)])
     return Document(
-        verdict=verdict(rows, listed([one.machine for one in machines]) or "any machine"),
+        verdict=verdict(rows, listed([name for name in names if name])),
         is_well=not any(row.result == "failed" for row in rows),
         is_quick=is_quick,
         tested_at=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),

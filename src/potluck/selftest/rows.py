@@ -5,6 +5,8 @@ from typing import Literal
 
 import msgspec
 
+ALL = "all"
+"""Stands for the machine in rows that all joined machines fill together."""
 Outcome = Literal["ok", "failed", "left out"]
 
 

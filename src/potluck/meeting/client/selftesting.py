@@ -27,11 +27,9 @@ from potluck.selftest.catalogue import fix_for
 from potluck.selftest.conducting import SelfTest
 from potluck.selftest.document import Document, TestedMachine
 from potluck.selftest.joined_run import JoinedOrder, WorkerResult, read_results, write_script
-from potluck.selftest.rows import Row
+from potluck.selftest.rows import ALL, Row
 from potluck.selftest.training import CheckFailedError
 
-ALL = "all"
-"""Stands in the machine's column of rows that all machines fill together."""
 _MEGA = 1e6
 
 
@@ -163,7 +161,7 @@ class JoinedTest:
 def _not_tested(machine: str, why: str) -> Row:
     return Row(
         check="own test",
-        where="",
+        where="its own checks",
         machine=machine,
         result="failed",
         why=f"{machine} gave no result: {why}",

@@ -30,7 +30,7 @@ def main() -> None:
         precision=order.precision,
         epochs=order.epochs,
         pause_s=0.02 if order.victim else 0.0,
-        wait_s=0.5 if order.victim else 0.0,
+        wait_s=1.0 if order.victim else 0.0,
     )
     watcher, model = RunWatcher(), make_model(training)
     mark = environment.runs_dir / (launch.run or "selftest") / "killed-once"
