@@ -1,5 +1,6 @@
 """Checks that several workers come to the parameters of one process: any devices, any shares, after any trouble."""
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 
@@ -19,6 +20,7 @@ LIMITS = {"fp64": FLOAT64_LIMIT, "fp32": FLOAT32_LIMIT, "bf16": MIXED_LIMIT, "fp
 _SCRATCH_BYTES = 1 << 27  # 16 samples at once ask for 512 GiB, one for 128 MiB
 _KILL_AT_STEP = 5
 HEALING_EPOCHS = 12
+_RESTART_S = 1.2  # an agent starts a crashed worker again after a second, and a start takes a moment
 _LOOK_S = 0.02
 
 
@@ -78,6 +80,7 @@ def check_healing(runs: SmallRuns, crew: Crew) -> Row:
         _wait_for_step(runs, orders[-1].run, size - 1, _KILL_AT_STEP, [*others, victim])
         victim.kill()
         killed_at = time.monotonic()
+        time.sleep(_RESTART_S)
         spare.order(orders[-1])
         seconds = _wait_for_commit(runs, orders[-1].run, size - 1, killed_at, spare)
         answers = gather([*others, spare])
@@ -170,19 +173,20 @@ def judge_parameters(
         number=f"{number}, {more}" if more else number,
         bar=f"{limit:.0e}",
         figures={"apart": largest, "limit": limit, **(figures or {})},
-        why=""
-        if not wrong
-        else f"{_told(wrong)} from one process on {first or where}; at most {limit:.0e} is promised",
+        why=_told(wrong, first or where, limit) if wrong else "",
     )
 
 
-def _told(wrong: dict[str, float]) -> str:
-    return "; ".join(f"the parameters of {worker} are {value:.1e} away" for worker, value in wrong.items())
+def _told(wrong: dict[str, float], one_process: str, limit: float) -> str:
+    """The workers whose parameters are too far away, the farthest first; NaN is farther than any number."""
+    ordered = sorted(wrong.items(), key=lambda item: (math.isnan(item[1]), item[1]), reverse=True)
+    by = ", ".join(f"{value:.1e} ({worker})" for worker, value in ordered)
+    return f"parameters are away from those of one process on {one_process} by {by}; at most {limit:.0e} is promised"
 
 
 def _largest(values: Iterable[float]) -> float:
     values = list(values)
-    return next((value for value in values if value != value), max(values))  # noqa: PLR0124  NaN first
+    return next(filter(math.isnan, values), max(values))  # max alone would pass over NaN
 
 
 def _sum(shares: Sequence[int]) -> str:

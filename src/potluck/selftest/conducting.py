@@ -40,7 +40,8 @@ class SelfTest:
     def do(self, planned: PlannedCheck) -> Row:
         """Do one check; an error becomes a failed row."""
         if planned.reason:
-            return Row(check=planned.check, where=planned.where, result="left out", why=planned.reason)
+            machine = self._runs.machine
+            return Row(check=planned.check, where=planned.where, result="left out", why=planned.reason, machine=machine)
         began = time.monotonic()
         try:
             row = planned.do(self._runs)

@@ -48,8 +48,10 @@ def test_the_largest_difference_counts_in_parts_of_the_largest_number():
 def test_a_worker_with_other_parameters_is_named_with_its_distance(value):
     row = judge_parameters("parity", "2 cuda, nccl", "fp32", {"worker 0 on cuda:0": 1e-7, "worker 1 on cuda:1": value})
     assert row.result == "failed"
-    assert row.why.startswith(f"the parameters of worker 1 on cuda:1 are {value:.1e} away from one process")
-    assert "1e-05 is promised" in row.why
+    assert row.why == (
+        "parameters are away from those of one process on 2 cuda, nccl "
+        f"by {value:.1e} (worker 1 on cuda:1); at most 1e-05 is promised"
+    )
 
 
 def test_the_verdict_counts_what_was_done_and_names_what_failed():
