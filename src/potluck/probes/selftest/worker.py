@@ -30,6 +30,8 @@ def main() -> None:
     """Follow orders until stdin ends."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what libraries print must not stand between the answers
+    # torch imports its compiler with the first optimizer, which takes seconds: not while other workers wait.
+    torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
     for line in sys.stdin:
         answers.write(msgspec.json.encode(_answer(line)) + b"\n")
         answers.flush()
