@@ -14,6 +14,9 @@ from hypothesis import settings
 settings.register_profile("potluck", deadline=None)
 settings.load_profile("potluck")
 
+# A shell's background job ignores Ctrl-C, and so would everything that the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 SETTLE_S = 3.0
 SET_BY_OTHERS = ("PYTEST_", "TORCHINDUCTOR_")
 SHARED = ("tests/lab/", "tests/containers/", "tests/windows/")  # a lab, podman's storage, wine's: one test at a time
