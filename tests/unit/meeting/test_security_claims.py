@@ -218,7 +218,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code():
     assert (streams._MOST_VISITORS, streams._VISITORS_A_MEMBER) == (256, 4)
     assert (credentials.MOST_JSON_BYTES, credentials.MOST_TOLD_BYTES) == (64 << 10, 2 << 20)
     assert (shipping.MAX_DELIVERY_BYTES, bundle.DEFAULT_LIMIT_BYTES) == (4 << 20, 100 << 20)
-    assert (shipping.MOST_FILES, shipping.MOST_FILE_BYTES) == ({"events": 256, "logs": 4096}, 16 << 30)
+    assert (shipping.MOST_FILES, shipping.MOST_FILE_BYTES) == ({"events": 256, "logs": 4096, "traces": 256}, 16 << 30)
     assert (FailureLimit()._most, FailureLimit()._within_s) == (10, 60)
     assert (roster.LEAVE_S, roster.AWAY_AFTER_S) == (80, 12)
     page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
