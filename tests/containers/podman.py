@@ -142,10 +142,13 @@ class Podman:
         state: str = json.loads(self.run("inspect", name))[0]["State"]["Status"]
         return state
 
-    def remove(self, *names: str) -> None:
-        """End and remove containers with their anonymous volumes; a name that does not exist is no error."""
+    def remove(self, *names: str, network: str | None = None) -> None:
+        """End and remove containers with their anonymous volumes; a name that does not exist is no error.
+
+        `network` is the namespace in which they were started: podman removes their published ports where it is called.
+        """
         if names:
-            self.run("rm", "--force", "--volumes", "--time", "5", "--ignore", *names)
+            self.run("rm", "--force", "--volumes", "--time", "5", "--ignore", *names, network=network)
 
 
 @contextmanager

@@ -75,9 +75,9 @@ def test_the_dashboard_answers_on_its_own_computer_only(
     assert len(password) > 8
 
 
-def test_the_volumes_keep_what_a_machine_is(podman: Podman, compose: Compose) -> None:
+def test_the_volumes_keep_what_a_machine_is(podman: Podman, compose: Compose, spaces: dict[str, str]) -> None:
     compose("stop", "join")
-    podman.remove(JOIN)
+    podman.remove(JOIN, network=spaces["oak"])
     compose("up", "--detach", "--no-build", "join")  # without the line: the volume holds the membership
     assert "as attic" in podman.wait_for(JOIN, r"joined host \(10\.79\.0\.1\) as \S+").group()
 

@@ -15,7 +15,7 @@ from tests.containers.podman import ROOT, Podman
 pytestmark = [pytest.mark.real_world, pytest.mark.timeout(1500)]
 
 GUIDE = (ROOT / "docs" / "containers.md").read_text(encoding="utf-8")
-CONTAINERS = ("potluck-host", "potluck-join", "potluck-dashboard")
+CONTAINERS = {"oak": ("potluck-host", "potluck-dashboard"), "attic": ("potluck-join",)}
 VOLUMES = ("potluck-host-home", "potluck-join-home", "potluck-runs", "potluck-data")
 
 
@@ -26,6 +26,11 @@ class Computers:
         self._podman = podman
         self._spaces = spaces
         self._path = f"{docker}:{os.environ['PATH']}"
+
+    def clear(self) -> None:
+        """Remove the containers of both."""
+        for computer, names in CONTAINERS.items():
+            self._podman.remove(*names, network=self._spaces[computer])
 
     def type(self, computer: str, text: str, *, typed: str = "") -> str:
         """What the lines print; `typed` is what the user types when one of them asks."""
@@ -47,7 +52,7 @@ def computers(podman: Podman, image: str, tools: Path, tmp_path_factory: pytest.
 @pytest.fixture(autouse=True)
 def _containers_are_removed(podman: Podman, computers: Computers) -> Iterator[None]:
     yield
-    podman.remove(*CONTAINERS)
+    computers.clear()
     podman.run("volume", "rm", "--force", *VOLUMES)
 
 
