@@ -13,8 +13,8 @@ def spend(timer, seconds, part):
 
 
 def test_every_part_is_found_under_its_name_and_all_add_up():
+    began_s, all_steps_s = time.perf_counter(), 0.0
     timer = StepTimer()
-    began_s = time.perf_counter()
     for _ in range(2):
         spend(timer, 0.01, "data_wait_s")
         time.sleep(0.02)
@@ -24,9 +24,9 @@ def test_every_part_is_found_under_its_name_and_all_add_up():
         timing = timer.commit()
         slept = (timing.data_wait_s, timing.compute_s, timing.exchange_wait_s, timing.commit_s)
         assert all(seconds >= least for seconds, least in zip(slept, (0.01, 0.02, 0.03, 0.005), strict=True))
-        took_s = time.perf_counter() - began_s
-        assert timing.step_s == pytest.approx(took_s, abs=0.001)
-        began_s += took_s
+        assert sum(slept) <= timing.step_s
+        all_steps_s += timing.step_s
+        assert all_steps_s <= time.perf_counter() - began_s
 
 
 def test_a_spoiled_attempt_is_time_lost_to_a_fault():
