@@ -25,7 +25,6 @@ BASE_PACKAGES = "python3,python3-venv,python3-pip,ca-certificates,iproute2"
 TOOLS = ("podman", "buildah", "runc", "iptables", "mmdebstrap", "ip", "nsenter")
 CERTIFICATES = Path("/etc/ssl/certs")
 BUILD_S = 900.0
-RESTART_S = 15.0
 
 
 class ContainerError(AssertionError):
@@ -124,16 +123,12 @@ class Podman:
     def wait_for(self, name: str, pattern: str, *, timeout_s: float = 90.0) -> re.Match[str]:
         """Wait until a container prints the pattern; fails with its output if it ends or takes too long."""
         deadline = time.monotonic() + timeout_s
-        was_running_at = time.monotonic()
         while True:
             state = self.state(name)
             printed = self.logs(name)
             if found := re.search(pattern, printed):
                 return found
-            if state == "running":
-                was_running_at = time.monotonic()
-            # A container with a restart policy is not running between two tries.
-            if time.monotonic() > min(deadline, was_running_at + RESTART_S):
+            if state != "running" or time.monotonic() > deadline:
                 raise ContainerError(f"{name} is {state} and has not printed {pattern!r}:\n{printed}")
             time.sleep(0.3)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 
@@ -28,6 +29,8 @@ from potluck.report.links import SendingRates
 from potluck.report.same_event import key_of
 from potluck.report.timeline import Timeline
 from potluck.report.worker import WorkerEvents
+
+Value = TypeVar("Value")
 
 
 class Merge:
@@ -149,19 +152,18 @@ class Merge:
                     self.plans.insert(index, (at, plan))
                 self._ledger.plans[step] = plan
                 for name in [name for name, share in plan.shares.items() if share]:
-                    self._note_bench(at, plan.machines.get(name, name), "")
+                    _keep_newest(self._benched, plan.machines.get(name, name), at, "")
             case MachineBenched(machine=machine, reason=reason, step=step):
-                self._note_bench(at, machine, reason)
+                _keep_newest(self._benched, machine, at, reason)
                 self.benchings[machine, step] = True
             case MachineUnbenched(machine=machine, step=step):
-                self._note_bench(at, machine, "")
+                _keep_newest(self._benched, machine, at, "")
                 self.benchings[machine, step] = False
             case GroupChanged(step=step, stall_s=stall_s) as change:
                 worker.note_group_change(step, stall_s)
                 gone = {machine: True for machine, workers in change.left.items() if not workers}
                 for machine, has_left in {**gone, **dict.fromkeys(change.joined, False)}.items():
-                    if at >= self._moves.get(machine, (at, False))[0]:  # files of other workers may be read later
-                        self._moves[machine] = (at, has_left)
+                    _keep_newest(self._moves, machine, at, has_left)
             case StepsTraced() as traced:
                 worker.traced.append(traced)
             case Evaluated(step=step, name=name) as event:
@@ -174,9 +176,11 @@ class Merge:
         self._told.add(key)
         return is_new
 
-    def _note_bench(self, at: float, machine: str, reason: str) -> None:
-        if at >= self._benched.get(machine, (at, ""))[0]:  # files of other workers may be read later
-            self._benched[machine] = (at, reason)
+
+def _keep_newest(kept: dict[str, tuple[float, Value]], machine: str, at: float, value: Value) -> None:
+    """Note what is true of a machine since `at`, unless something newer is noted: files may be read later."""
+    if at >= kept.get(machine, (at, value))[0]:
+        kept[machine] = (at, value)
 
 
 def _is_step(record: Record) -> bool:

@@ -16,15 +16,17 @@ def test_every_part_is_found_under_its_name_and_all_add_up():
     began_s, all_steps_s = time.perf_counter(), 0.0
     timer = StepTimer()
     for _ in range(2):
+        inside_s = time.perf_counter()
         spend(timer, 0.01, "data_wait_s")
         time.sleep(0.02)
         timer.gradients_ready()
         spend(timer, 0.03, "exchange_wait_s")
         spend(timer, 0.005, "commit_s")
+        least_s = time.perf_counter() - inside_s
         timing = timer.commit()
         slept = (timing.data_wait_s, timing.compute_s, timing.exchange_wait_s, timing.commit_s)
         assert all(seconds >= least for seconds, least in zip(slept, (0.01, 0.02, 0.03, 0.005), strict=True))
-        assert sum(slept) <= timing.step_s
+        assert max(least_s, sum(slept)) <= timing.step_s
         all_steps_s += timing.step_s
         assert all_steps_s <= time.perf_counter() - began_s
 
