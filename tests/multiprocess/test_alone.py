@@ -10,7 +10,7 @@ from potluck.events.log import read_records
 from potluck.events.types import EpochEnded, MachineBenched, MachineUnbenched, Notice, StepCommitted
 from tests.multiprocess.crew import Worker, environment, finish, largest_difference, lighthouses, result
 
-BASE = {"run": "run", "num_samples": 80, "global_batch": 16, "epochs": 400}  # 5 steps an epoch
+BASE = {"run": "run", "num_samples": 800, "global_batch": 16, "epochs": 40}  # 50 steps and a checkpoint an epoch
 NUM_STEPS = 2000
 SLOW = {"pauses": [0.1] * 150}  # a step of the ring takes 100 ms, one of the fast machine alone a few
 MOST_WITHOUT_A_STEP_S = 8.0
