@@ -17,20 +17,25 @@ from torch.utils.data.distributed import DistributedSampler
 
 def make_data(num_samples: int) -> TensorDataset:
     generator = torch.Generator().manual_seed(0)
-    inputs = torch.randn(num_samples, 256, generator=generator)
-    return TensorDataset(inputs, inputs[:, :10].argmax(1))  # which of the first ten numbers is the largest
+    images = torch.randn(num_samples, 1, 30, 30, generator=generator)
+    stripes = images.view(num_samples, 10, 90).mean(2)
+    return TensorDataset(images, stripes.argmax(1))  # which of ten stripes is the brightest
 
 
 def make_model() -> nn.Module:
     torch.manual_seed(0)
-    return nn.Sequential(nn.Linear(256, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10))
+    return nn.Sequential(
+        *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.AvgPool2d(2)),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AvgPool2d(3)),
+        *(nn.Flatten(), nn.Linear(32 * 5 * 5, 10)),
+    )
 
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--epochs", type=int, default=3)
-    parser.add_argument("--batch-size", type=int, default=256, help="samples a step of each process")
-    parser.add_argument("--num-samples", type=int, default=20_480)
+    parser.add_argument("--batch-size", type=int, default=32, help="samples a step of each process")
+    parser.add_argument("--num-samples", type=int, default=3_072)
     parser.add_argument("--snapshot", default="snapshot.pt")
     options = parser.parse_args()
 

@@ -36,10 +36,10 @@ def test_a_stock_ddp_script_trains_stops_and_fails_once_on_the_laptops(tmp_path)
         assert losses[-1] < losses[0]
         assert "rosa has what the script wrote: snapshot.pt" in output
         assert (gathering.place("rosa") / "home" / "scripts" / "ddp_script-1" / "snapshot.pt").is_file()
-        # The gradients went over the network: two floats in three, 400,000 parameters, 48 steps.
+        # The gradients went over the network: more than a float of each of 13,000 parameters, 48 steps.
         rows = {line.split()[0]: line.split() for line in output.splitlines() if line.endswith(" MB")}
         assert set(rows) == {"rosa", "lily", "fern"}
-        assert all(float(row[-4].replace(",", "")) > 10 for row in rows.values()), output
+        assert all(float(row[-4].replace(",", "")) > 2 for row in rows.values()), output
 
         run = gathering.start(
             "lily", "run", "--plain", gathering.place("rosa") / "job" / "ddp_script.py", "--epochs", "99"

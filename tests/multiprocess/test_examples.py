@@ -8,13 +8,28 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "own_script.py"
+EXAMPLES = Path(__file__).parents[2] / "examples"
+SCRIPT = EXAMPLES / "own_script.py"
 
 
 def test_the_example_is_short_and_has_five_potluck_lines():
     lines = SCRIPT.read_text().splitlines()
     assert len(lines) <= 40
     assert sum(line.rstrip().endswith(tuple(f"# {number}" for number in range(1, 6))) for line in lines) == 5
+
+
+def test_the_ddp_script_needs_five_lines_changed_and_learns(workplace):
+    before, after = ((EXAMPLES / name).read_text() for name in ("ddp_script.py", "ddp_script_on_potluck.py"))
+    assert [f"# {number}, for " in after for number in range(1, 7)] == [True] * 5 + [False]
+    new = set(after.splitlines()) - set(before.splitlines())
+    assert sum(" # " in line for line in new) == 5
+    assert before[before.index("def make_data") : before.index("def main")] in after
+    script = EXAMPLES / "ddp_script_on_potluck.py"
+    command = [sys.executable, script, "--epochs", "3", "--global-batch", "32", "--num-samples", "1024"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
+    losses = [float(line.split("loss ")[1].split(",")[0]) for line in done.stdout.splitlines() if "loss" in line]
+    assert len(losses) == 3, done.stdout
+    assert losses[-1] < 0.8 * losses[0], done.stdout
 
 
 def test_the_example_learns_alone(workplace):

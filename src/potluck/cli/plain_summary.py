@@ -36,14 +36,17 @@ def show_plain(
 
 
 def _show_machines(console: Console, account: PlainAccount) -> None:
-    table = plain_table("machine", "device", "busy with the run", "busy with anything", "sent", "received")
+    is_known = any(one.machine_cores is not None for one in account.machines)
+    anything = ["busy with anything"] if is_known else []
+    table = plain_table("machine", "device", "busy with the run", *anything, "sent", "received")
     for one in account.machines:
+        whole = "not known" if one.machine_cores is None else f"{one.machine_cores:.1f} of {one.cores:g} cores"
         table.add_row(
             one.machine,
             one.device,
             one.busy_text,
-            f"{one.machine_cores:.1f} of {one.cores:g} cores",
+            *([whole] if is_known else []),
             f"{one.sent_bytes / 1e6:,.1f} MB",
             f"{one.received_bytes / 1e6:,.1f} MB",
         )
-    print_table(console, table, ("busy with anything", "device"))
+    print_table(console, table, (*anything, "device"))

@@ -33,9 +33,9 @@ class MachineUse:
     seconds: float
     cores: float
     workers_cores: float
-    """Cores that the run's workers kept busy, on average."""
-    machine_cores: float
-    """Cores that were busy with anything."""
+    """Cores that the run kept busy, on average: its workers, and Potluck, which encrypts what they send."""
+    machine_cores: float | None
+    """Cores that were busy with anything; None where it cannot be known."""
     gpu_busy: float | None
     """The mean over time and GPUs, 0 to 1; None without a GPU that reports it."""
     sent_bytes: int
@@ -106,11 +106,10 @@ class PlainAccount:
 
     def other_programs(self) -> str:
         """Machines on which other programs took a good part of the processor; empty if there are none."""
-        taken = {one.machine: one.machine_cores - one.workers_cores for one in self.machines}
         told = [
-            f"{taken[one.machine]:.1f} of {one.cores:g} cores on {one.machine}"
+            f"{one.machine_cores - one.workers_cores:.1f} of {one.cores:g} cores on {one.machine}"
             for one in self.machines
-            if taken[one.machine] > _OTHERS * one.cores
+            if one.machine_cores is not None and one.machine_cores - one.workers_cores > _OTHERS * one.cores
         ]
         return f"other programs kept busy: {listed(told)}" if told else ""
 
@@ -139,7 +138,7 @@ def _use(state: RunState, used: WorkersUsed) -> MachineUse:
         seconds=used.seconds,
         cores=used.cores,
         workers_cores=used.workers_cpu_s / seconds,
-        machine_cores=used.machine_cpu_s / seconds,
+        machine_cores=None if used.machine_cpu_s is None else used.machine_cpu_s / seconds,
         gpu_busy=mean(busy) if busy else None,
         sent_bytes=used.sent_bytes,
         received_bytes=used.received_bytes,

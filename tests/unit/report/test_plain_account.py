@@ -10,7 +10,7 @@ def machine(name, busy_cores, *, worker=0, cores=4, gpus=(), sent=0, others=0.0,
         seconds=100.0,
         cores=cores,
         workers_cpu_s=100 * busy_cores,
-        machine_cpu_s=100 * (busy_cores + others),
+        machine_cpu_s=None if others is None else 100 * (busy_cores + others),
         sent_bytes=sent,
         received_bytes=0,
         gpus=list(gpus),
@@ -50,6 +50,7 @@ def test_other_programs_and_written_files_are_named():
     assert account.other_programs() == "other programs kept busy: 2.0 of 4 cores on rosa"
     assert account.written() == ["rosa has what the script wrote: snapshot.pt in /home/ann/.potluck/scripts/one"]
     assert PlainAccount.of([machine("rosa", 1.0, others=0.1)]).other_programs() == ""
+    assert PlainAccount.of([machine("rosa", 1.0, others=None)]).other_programs() == ""  # a container's quota hides it
 
 
 def test_the_run_has_failed_if_one_worker_has_and_its_cause_is_no_lost_connection():

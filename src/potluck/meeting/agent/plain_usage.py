@@ -19,7 +19,7 @@ from potluck.core.states import Ending
 from potluck.engine.steps.journal import usage_event
 from potluck.events.log import EventLog
 from potluck.events.types import AnyEvent, GpuUse, RunEnded, RunStarted, WorkersUsed
-from potluck.machine.hardware import read_processor
+from potluck.machine.hardware import quota_cores, read_processor
 from potluck.machine.process_time import cpu_time_s
 from potluck.machine.usage import UsageMeter
 from potluck.meeting.wire import Assignment, WorkerReport
@@ -35,6 +35,8 @@ class _Sums:
 
     seconds: float = 0.0
     machine_cpu_s: float = 0.0
+    potluck_cpu_s: float = 0.0
+    """Of this process, which encrypts what the workers send."""
     sent_bytes: float = 0.0
     received_bytes: float = 0.0
     workers_cpu_s: dict[int, float] = field(default_factory=dict)
@@ -51,6 +53,10 @@ class PlainUsage:
         self._locks = {rank: run_folder / "logs" / f"{machine}-{rank}.lock" for rank in assignment.workers}
         self._meter = UsageMeter(every_s=_EVERY_S, read_rates=lambda: ("", {}))
         self._cores = read_processor().usable_cores
+        self._knows_others = (
+            quota_cores() is None
+        )  # under a quota, the system's times are those of other containers too
+        self._potluck_before_s = time.process_time()
         self._sums = _Sums()
         self._began_at = time.time()
         self._measured_at = self._looked_at = time.monotonic()
@@ -108,6 +114,7 @@ class PlainUsage:
         seconds, self._measured_at = now - self._measured_at, now
         sums.seconds += seconds
         sums.machine_cpu_s += usage.cpu * seconds * self._cores
+        sums.potluck_cpu_s = time.process_time() - self._potluck_before_s
         sums.sent_bytes += usage.sent_bytes_per_s * seconds
         sums.received_bytes += usage.received_bytes_per_s * seconds
         event = usage_event(usage)
@@ -122,8 +129,8 @@ class PlainUsage:
         return WorkersUsed(
             seconds=sums.seconds,
             cores=self._cores,
-            workers_cpu_s=sum(sums.workers_cpu_s.values()),
-            machine_cpu_s=sums.machine_cpu_s,
+            workers_cpu_s=sum(sums.workers_cpu_s.values()) + sums.potluck_cpu_s,
+            machine_cpu_s=sums.machine_cpu_s if self._knows_others else None,
             sent_bytes=int(sums.sent_bytes),
             received_bytes=int(sums.received_bytes),
             gpus=[_mean(one) for one in sums.gpus if one],
