@@ -108,7 +108,7 @@ def test_logs_and_display_can_be_had_from_any_machine_and_left_while_the_run_goe
     code, output = Command("logs", "long", "--no-follow", "--machine", "lily", "-n", "2").finish(60)
     assert code == 0
     printed = [line for line in output.splitlines() if line.startswith("lily")]
-    assert 2 <= len(printed) <= 4, output  # two of each worker
+    assert 2 <= len(printed) <= 6, output  # two of each worker, and what came meanwhile
 
     code, output = Command("logs", "--machine", "rosa").finish(60)
     assert code == 1

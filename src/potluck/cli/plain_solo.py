@@ -17,7 +17,8 @@ from potluck.core.environment import plain_solo_variables
 from potluck.core.errors import MeetingError
 from potluck.core.exit_codes import STOPPED
 from potluck.core.run_variables import parse_variables
-from potluck.core.torchrun_variables import torchrun_variables
+from potluck.core.shell_words import quote
+from potluck.core.torchrun_variables import plain_devices, torchrun_variables
 from potluck.core.words import counted
 from potluck.doctor.explain import explain
 from potluck.doctor.lost_peer import tells_of_lost_peer
@@ -36,7 +37,7 @@ def run_plain_solo(script: Path, arguments: Sequence[str], env: list[str], *, de
     from potluck.cli.saying import warn
     from potluck.engine.group.listening import make_store
 
-    own = find_devices()[0] if devices is None else read_devices(devices)
+    own = plain_devices(find_devices()[0] if devices is None else read_devices(devices))
     warn(f"{script.name} on this machine: {counted(len(own), 'process', 'processes')}, for {', '.join(own)}")
     store = make_store(_ADDRESS)  # torch's own would listen on all addresses
     with ExitStack() as stack:
@@ -53,7 +54,7 @@ def run_plain_solo(script: Path, arguments: Sequence[str], env: list[str], *, de
             )
             process = subprocess.Popen(  # noqa: S603  no shell: the user's own script
                 [sys.executable, str(script), *arguments],
-                env=plain_solo_variables({**parse_variables(env), **variables}, len(own)),
+                env=plain_solo_variables({**parse_variables(env), **variables}, own),
                 start_new_session=True,  # Ctrl-C comes to this process, which passes it on
                 stderr=None if len(own) == 1 else subprocess.PIPE,
             )
@@ -123,4 +124,5 @@ def _failure(script: Path, texts: dict[int, str], num_processes: int) -> Meeting
     known = [f"{one.cause}: {fix_of_plain(one.fix)}" for one in explain(texts[rank])]
     said = f":\n{texts[rank]}" if rank else f": {texts[rank].splitlines()[-1]}; what it said is above"
     where = f" in rank {rank}" if num_processes > 1 else ""
-    return MeetingError(f"{script.name} failed{where}{said}", fix="; ".join(known) or f"see what {script} does there")
+    fix = f"look for the cause in {quote(script)}, then type the command again"
+    return MeetingError(f"{script.name} failed{where}{said}", fix="; ".join(known) or fix)

@@ -30,12 +30,13 @@ def check_kind(folder: Path, script: Path, *, is_plain: bool, resume: bool, log_
     if resume:
         raise MeetingError(
             "--plain knows nothing of the script's checkpoints, so --resume has no meaning",
-            fix=f"put the checkpoint into {folder}, which goes along to every machine, and start {script.name} with "
-            "the argument by which it goes on from a checkpoint",
+            fix=f"put the checkpoint into {folder} (at most 100 MB, and not in .gitignore), or copy it to the same "
+            f"path on every machine, and start {script.name} with its own argument for a checkpoint",
         )
     if log_to is not None:
         raise MeetingError(
-            f"--plain sees no steps of the script that it could log to {log_to}", fix="let the script log, as it does"
+            f"--log-to {log_to} needs the steps of the run, and --plain does not see those of the script",
+            fix="leave --log-to out; what the script logs by itself is not changed",
         )
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from potluck.selftest.rows import Row
 
 _STYLES = {"ok": "green", "failed": "bold red", "left out": "yellow"}
-_SPARE = ("bar",)
+_SPARE = ("limit",)
 
 
 class ChecksShown:
@@ -76,7 +76,7 @@ def show_rows(document: "Document") -> None:
     for heading in ("check", *(("machine",) if several else ()), "where", "result"):
         table.add_column(heading, no_wrap=True)
     table.add_column("number")
-    table.add_column("bar", no_wrap=True)
+    table.add_column("limit", no_wrap=True)
     for row in document.rows:
         number = row.number or row.why if row.result != "left out" else row.why
         table.add_row(
@@ -85,7 +85,7 @@ def show_rows(document: "Document") -> None:
             row.where,
             Text(row.result, style=_STYLES[row.result]),
             Text(number),
-            row.bar,
+            row.limit,
         )
     print_table(console, table, spare=_SPARE)
     for row in document.rows:

@@ -11,7 +11,7 @@ def stop(
     run: Annotated[str | None, typer.Argument(help="The run's name; needed only if several run.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Stop a run after the current step; its state is saved, and --resume goes on."""
+    """Stop a run after the current step; its state is saved, and --resume goes on. A plain script gets SIGINT."""
     from potluck.core.environment import read_environment
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home

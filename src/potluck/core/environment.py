@@ -4,11 +4,12 @@ import os
 import re
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from potluck.core.ranks import ranks_at_lighthouse, read_ranks
+from potluck.core.torchrun_variables import visible_cards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,11 +235,16 @@ def read_run_variables() -> list[str]:
     return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
 
 
-def plain_solo_variables(more: Mapping[str, str], num_processes: int) -> dict[str, str]:
+def plain_solo_variables(more: Mapping[str, str], devices: Sequence[str]) -> dict[str, str]:
     """This process's environment variables and `more`, for one of several processes that share this machine's cores."""
-    threads = max(1, len(os.sched_getaffinity(0)) // num_processes)
-    shared = {"GLOO_SOCKET_IFNAME": "lo", **({"OMP_NUM_THREADS": str(threads)} if num_processes > 1 else {})}
-    return {**shared, **with_variables(more)}
+    threads = max(1, len(os.sched_getaffinity(0)) // len(devices))
+    shared = {"GLOO_SOCKET_IFNAME": "lo", **({"OMP_NUM_THREADS": str(threads)} if len(devices) > 1 else {})}
+    return {**shared, **with_variables({**own_cards(devices), **more})}
+
+
+def own_cards(devices: Sequence[str]) -> dict[str, str]:
+    """CUDA_VISIBLE_DEVICES for a script's processes on these devices of this machine."""
+    return visible_cards(devices, os.environ.get("CUDA_VISIBLE_DEVICES"))
 
 
 def gate_variables(gate: str, run: str, address: str) -> dict[str, str]:

@@ -48,7 +48,7 @@ class RunOptions:
     )
     keep: tuple[str, ...] = option((), MACHINES, "A machine that takes part even if it slows the run. May be repeated.")
     backend: Literal["auto", "gloo", "nccl"] = option(
-        "auto", MACHINES, "gloo or nccl; auto (default) is nccl if all workers have the same version, else gloo."
+        "auto", MACHINES, "gloo or nccl; auto (default) is nccl if every worker has its own CUDA device, else gloo."
     )
     master_addr: str | None = option(None, MACHINES, "Where worker 0 is met, with RANK and WORLD_SIZE set.")
     master_port: int | None = option(None, MACHINES, f"The port for --master-addr ({DEFAULT_PORT}).", ge=1, le=65535)

@@ -1,5 +1,28 @@
 """The environment variables by which a script that is made for torchrun finds its place among the workers."""
 
+from collections.abc import Sequence
+
+
+def plain_devices(devices: Sequence[str]) -> list[str]:
+    """The devices that get a process of such a script: a machine's accelerators, or what it has if it has none.
+
+    The script takes cuda:LOCAL_RANK wherever there is a card, so a process for the CPU beside cards has no device.
+    """
+    return [device for device in devices if device != "cpu"] or list(devices)
+
+
+def visible_cards(devices: Sequence[str], visible: str | None) -> dict[str, str]:
+    """CUDA_VISIBLE_DEVICES for these devices, so that cuda:LOCAL_RANK is a process's own; empty: on the CPU.
+
+    `visible`: the variable as it is now, which numbers the cards; None if it is not set. ROCm reads it too. For other
+    accelerators nothing is set, and the script chooses.
+    """
+    if any(device.partition(":")[0] not in ("cpu", "cuda") for device in devices):
+        return {}
+    numbers = [int(device.partition(":")[2] or 0) for device in dict.fromkeys(devices) if device != "cpu"]
+    cards = visible.split(",") if visible else []
+    return {"CUDA_VISIBLE_DEVICES": ",".join(cards[one] if one < len(cards) else str(one) for one in numbers)}
+
 
 def torchrun_variables(
     *,

@@ -68,7 +68,7 @@ def start(
     checkpoint_every: steps between checkpoints inside an epoch; every epoch ends with one anyway.
     resume: continue from the newest undamaged checkpoint of the run called `name`, if it has one.
     resume_from: begin with the state in this checkpoint file.
-    backend: gloo, nccl, or auto: NCCL if all workers have the same version, else Gloo.
+    backend: gloo, nccl, or auto: NCCL if every worker has its own CUDA device and the same NCCL, else Gloo.
     load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
     enable_profiling: record steps 5 to 8 of each worker with torch.profiler, as files in the folder's traces/.
     profile_name: the name under which this model's speed is stored; by default a digest of its parameters.

@@ -272,9 +272,7 @@ class WorkersUsed(Event, frozen=True, tag="workers_used"):
 
     seconds: Number
     cores: Number  # that this machine may use
-    workers_cpu_s: (
-        Number  # seconds of processor time: of the workers here, what they started, and who encrypts for them
-    )
+    workers_cpu_s: Number  # seconds of processor time: of the workers here, what they started, and of agent and gate
     machine_cpu_s: Number | None  # the same of the whole machine; None in a container that may use only a part of it
     sent_bytes: Count  # by this machine, over all interfaces but loopback
     received_bytes: Count

@@ -20,3 +20,17 @@ def cpu_time_s(process_id: int) -> float | None:
             continue
         spent_s += own.user + own.system + own.children_user + own.children_system
     return float(spent_s)
+
+
+def process_with(argument: str) -> int | None:
+    """The process with this command-line argument that this process or its parent has started; None without one."""
+    import psutil  # noqa: PLC0415
+
+    try:
+        own = psutil.Process()
+        for process in [*own.children(), *(own.parent() or own).children()]:
+            if argument in process.cmdline():
+                return int(process.pid)
+    except psutil.Error:
+        return None
+    return None

@@ -33,7 +33,7 @@ class MachineUse:
     seconds: float
     cores: float
     workers_cores: float
-    """Cores that the run kept busy, on average: its workers, and Potluck, which encrypts what they send."""
+    """Cores that the run kept busy, on average: its workers, and Potluck's agent and gate, which encrypts."""
     machine_cores: float | None
     """Cores that were busy with anything; None where it cannot be known."""
     gpu_busy: float | None

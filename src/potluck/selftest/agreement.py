@@ -96,7 +96,7 @@ def _wait_for_step(runs: SmallRuns, run: str, number: int, step: int, processes:
     deadline = time.monotonic() + ORDER_S
     while _last_step(runs, run, number) < step:
         if time.monotonic() > deadline or not all(process.is_alive for process in processes):
-            raise CheckFailedError(f"the workers came to no step {step} before one of them was to be killed")
+            raise CheckFailedError(f"the workers did not reach step {step}, in which one of them is killed")
         time.sleep(_LOOK_S)
 
 
@@ -171,7 +171,7 @@ def judge_parameters(
         where=f"{where}, {precision}",
         result="failed" if wrong else "ok",
         number=f"{number}, {more}" if more else number,
-        bar=f"{limit:.0e}",
+        limit=f"{limit:.0e}",
         figures={"apart": largest, "limit": limit, **(figures or {})},
         why=_told(wrong, first or where, limit) if wrong else "",
     )

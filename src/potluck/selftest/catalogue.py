@@ -14,8 +14,8 @@ from potluck.selftest.training import SmallRuns
 
 CHECKS = {
     "parity": "Several workers give the parameters that one process gives, in each number format.",
-    "uneven": "So do workers that take very different shares of a batch.",
-    "together": "So do the CPU and the accelerators in one run.",
+    "uneven": "Workers that take very different shares of a batch give the parameters that one process gives.",
+    "together": "The CPU and the accelerators in one run give the parameters that one process gives.",
     "memory": "A batch that does not fit into a device's memory is computed in parts, with the same result.",
     "healing": "A worker is killed, started again and healed, and the result is the same.",
     "all-reduce": "Sums over workers are right, and how fast they are, by each backend.",

@@ -18,7 +18,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     result: Outcome
     number: str = ""
     """What was measured, for people."""
-    bar: str = ""
+    limit: str = ""
     """What is promised, for people."""
     figures: dict[str, float] = {}
     """The same, and more, for programs."""

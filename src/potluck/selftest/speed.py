@@ -10,7 +10,7 @@ from potluck.selftest.training import CheckFailedError, SmallRuns, free_port
 RATIO_LIMIT = 1.05
 """A step of Potluck is at most this many times as long as one of stock PyTorch, which benchmarks/overhead.py holds."""
 ADDED_S = 0.003
-"""What Potluck adds to a step that is too short for the ratio: docs/decisions.md."""
+"""What Potluck adds to a step that is too short for the ratio: docs/decisions.md, The doctor."""
 _MEGA = 1e6
 
 
@@ -38,7 +38,7 @@ def check_all_reduce(runs: SmallRuns, crew: Crew) -> Row:
         where=where,
         result="failed" if wrong else "ok",
         number=f"{rate / _MEGA:,.0f} MB/s with {largest / _MEGA:.1f} MB, {1e3 * min(seconds.values()):.2f} ms at least",
-        bar="right sum",
+        limit="right sum",
         figures={f"{size}_bytes_s": taken for size, taken in seconds.items()} | {"bytes_per_s": rate},
         why="; ".join(wrong),
     )
@@ -102,7 +102,7 @@ def _judge(check: str, where: str, answer: object) -> Row:
 
 
 def judge_ratio(check: str, where: str, timed: StepsTimed) -> Row:
-    """Compare step by step. The check fails only if three of four pairs are above the bar: the rest is noise."""
+    """Compare step by step. The check fails only if three of four pairs are above the limit: the rest is noise."""
     stock, potluck = statistics.median(timed.stock_s), statistics.median(timed.potluck_s)
     pairs = [mine / theirs for mine, theirs in zip(timed.potluck_s, timed.stock_s, strict=True)]
     low, ratio, high = statistics.quantiles(pairs, n=4)
@@ -113,7 +113,7 @@ def judge_ratio(check: str, where: str, timed: StepsTimed) -> Row:
         where=where,
         result="failed" if is_slow else "ok",
         number=f"{ratio:.3f}x of {1e3 * stock:.1f} ms (half of {len(pairs)} pairs {low:.3f} to {high:.3f})",
-        bar=f"{limit:.2f}x",
+        limit=f"{limit:.2f}x",
         figures={
             "ratio": ratio,
             "low": low,

@@ -32,6 +32,17 @@ def test_each_worker_finds_its_rank_and_the_store_behind_the_gate(tmp_path):
         assert "POTLUCK_LIGHTHOUSE" not in one
 
 
+def test_cards_are_numbered_from_the_first_that_the_machine_gave_and_the_log_is_a_workers_own(tmp_path, monkeypatch):
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,6,7")
+    task = RunTask(bundle="0" * 64, entry="train.py", is_plain=True, env=["NCCL_DEBUG=INFO", "NCCL_NET=Socket"])
+    both = environments(tmp_path, devices=["cuda:1", "cuda:2"], task=task)
+    assert both[1]["CUDA_VISIBLE_DEVICES"] == "6,7"  # cuda:LOCAL_RANK is the worker's own
+    assert [both[rank]["NCCL_DEBUG_FILE"] for rank in (1, 2)] == [f"{tmp_path}/lily-{rank}.nccl.log" for rank in (1, 2)]
+    assert "NCCL_IB_DISABLE" not in both[1]  # the user has chosen a network
+    assert environments(tmp_path)[1]["CUDA_VISIBLE_DEVICES"] == ""  # this machine joined with its processor alone
+    assert "CUDA_VISIBLE_DEVICES" not in environments(tmp_path, devices=["xpu:0", "xpu:1"])[1]
+
+
 def test_direct_names_the_interface_of_the_route_to_the_host(tmp_path):
     one = environments(tmp_path, is_direct=True)[1]
     assert one["POTLUCK_GRADIENT_ADDRESS"] == "127.0.0.1"  # the host of this test is on this machine

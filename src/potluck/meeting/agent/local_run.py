@@ -223,7 +223,10 @@ class LocalRun:
             )
         )
         if self.is_plain:
-            self._usage = PlainUsage(self.folder, self._working_folder, self._place.membership.machine, self.assignment)
+            place = self._place
+            self._usage = PlainUsage(
+                self.folder, self._working_folder, place.membership.machine, self.assignment, gate=place.gate
+            )
         self._set_all("running")
 
     def _expect_fewer(self) -> None:

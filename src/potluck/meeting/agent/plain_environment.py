@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from potluck.core.environment import gate_variables, read_nccl_variables
+from potluck.core.environment import gate_variables, own_cards, read_nccl_variables
 from potluck.core.nccl_variables import nccl_defaults
 from potluck.core.run_variables import parse_variables
 from potluck.core.torchrun_variables import torchrun_variables
@@ -26,7 +26,7 @@ def plain_environments(
     membership = place.membership
     addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
     shared = {
-        **_nccl_variables(membership.machine, assignment, gates, log_folder),
+        **own_cards(assignment.devices),
         **parse_variables(assignment.task.env_words),
         **gate_variables(place.gate, assignment.run_id, addresses[membership.machine]),
         "POTLUCK_NAME": membership.machine,
@@ -40,7 +40,8 @@ def plain_environments(
         shared["POTLUCK_GRADIENT_ADDRESS"] = address
         shared["GLOO_SOCKET_IFNAME"] = interface_with(address) or "lo"
     return {
-        rank: shared
+        rank: _nccl_variables(membership.machine, rank, assignment, gates, log_folder)
+        | shared
         | torchrun_variables(
             run=assignment.run,
             master=(addresses[plain.master], assignment.lighthouse_port),
@@ -55,15 +56,17 @@ def plain_environments(
     }
 
 
-def _nccl_variables(machine: str, assignment: Assignment, gates: GateOrders, log_folder: Path) -> dict[str, str]:
+def _nccl_variables(
+    machine: str, rank: int, assignment: Assignment, gates: GateOrders, log_folder: Path
+) -> dict[str, str]:
     if all(device == "cpu" for device in assignment.devices):
         return {}
     members = gates.runs.get(assignment.run_id, [])
     others = [one.addresses[0] for one in gates.members if one.machine in members and one.machine != machine]
-    given = read_nccl_variables()
+    given = {**read_nccl_variables(), **parse_variables(assignment.task.env_words)}
     return nccl_defaults(
         {**read_nccl_files(named=given.get("NCCL_CONF_FILE", "")), **given},
         interface=interface_to_all(others) if others else "",
         has_infiniband=bool(infiniband_devices()),
-        debug_file=log_folder / f"{machine}.nccl.log",
+        debug_file=log_folder / f"{machine}-{rank}.nccl.log",
     )

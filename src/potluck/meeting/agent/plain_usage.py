@@ -20,7 +20,7 @@ from potluck.engine.steps.journal import usage_event
 from potluck.events.log import EventLog
 from potluck.events.types import AnyEvent, GpuUse, RunEnded, RunStarted, WorkersUsed
 from potluck.machine.hardware import quota_cores, read_processor
-from potluck.machine.process_time import cpu_time_s
+from potluck.machine.process_time import cpu_time_s, process_with
 from potluck.machine.usage import UsageMeter
 from potluck.meeting.wire import Assignment, WorkerReport
 
@@ -36,7 +36,7 @@ class _Sums:
     seconds: float = 0.0
     machine_cpu_s: float = 0.0
     potluck_cpu_s: float = 0.0
-    """Of this process, which encrypts what the workers send."""
+    """Of this process and of the gate, which encrypts what the workers send."""
     sent_bytes: float = 0.0
     received_bytes: float = 0.0
     workers_cpu_s: dict[int, float] = field(default_factory=dict)
@@ -48,15 +48,18 @@ class _Sums:
 class PlainUsage:
     """Measures while the workers of a plain run live: the agent's loop calls `look`, and `close` when all ended."""
 
-    def __init__(self, run_folder: Path, script_folder: Path, machine: str, assignment: Assignment) -> None:
+    def __init__(
+        self, run_folder: Path, script_folder: Path, machine: str, assignment: Assignment, *, gate: str
+    ) -> None:
         self._script_folder = script_folder
+        self._gate = process_with(gate)
         self._locks = {rank: run_folder / "logs" / f"{machine}-{rank}.lock" for rank in assignment.workers}
         self._meter = UsageMeter(every_s=_EVERY_S, read_rates=lambda: ("", {}))
         self._cores = read_processor().usable_cores
         self._knows_others = (
             quota_cores() is None
         )  # under a quota, the system's times are those of other containers too
-        self._potluck_before_s = time.process_time()
+        self._potluck_before_s = self._potluck_cpu_s()
         self._sums = _Sums()
         self._began_at = time.time()
         self._measured_at = self._looked_at = time.monotonic()
@@ -106,6 +109,10 @@ class PlainUsage:
                 if spent_s is not None:
                     self._sums.workers_cpu_s[rank] = max(spent_s, self._sums.workers_cpu_s.get(rank, 0.0))
 
+    def _potluck_cpu_s(self) -> float:
+        of_gate_s = None if self._gate is None else cpu_time_s(self._gate)
+        return time.process_time() + (of_gate_s or 0.0)
+
     def _measure(self, *, at_once: bool) -> None:
         usage = self._meter.look(at_once=at_once)
         if usage is None:
@@ -114,7 +121,7 @@ class PlainUsage:
         seconds, self._measured_at = now - self._measured_at, now
         sums.seconds += seconds
         sums.machine_cpu_s += usage.cpu * seconds * self._cores
-        sums.potluck_cpu_s = time.process_time() - self._potluck_before_s
+        sums.potluck_cpu_s = max(sums.potluck_cpu_s, self._potluck_cpu_s() - self._potluck_before_s)
         sums.sent_bytes += usage.sent_bytes_per_s * seconds
         sums.received_bytes += usage.received_bytes_per_s * seconds
         event = usage_event(usage)

@@ -28,7 +28,8 @@ def send_state(client: HostClient, path: Path) -> str:
             tries += arrived <= offset  # it arrived damaged, or another upload of the file was ahead
             if tries > _TRIES:
                 raise MeetingError(
-                    f"{path} does not arrive whole at the host", fix="try again; is the file being written?"
+                    f"the host has not received {path} whole after {_TRIES} tries",
+                    fix="see that no program writes the file, then type the command again",
                 )
             offset = arrived
     return sha256

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from potluck.core.errors import MeetingError, did_you_mean
+from potluck.core.torchrun_variables import plain_devices
 from potluck.meeting.host.changes import Changes
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.pairs import check_direct
@@ -68,7 +69,8 @@ class RunStarter:
 
     def _devices(self, machine: str, request: RunRequest) -> list[str]:
         forced = (request.task.settings or {}).get("device")
-        return [str(forced)] if forced else list(self._roster.machines[machine].devices or ["cpu"])
+        own = [str(forced)] if forced else list(self._roster.machines[machine].devices or ["cpu"])
+        return plain_devices(own) if request.task.is_plain else own
 
     async def _make_record(self, request: RunRequest, by: str, devices: dict[str, list[str]]) -> RunRecord:
         num_workers = sum(map(len, devices.values()))
