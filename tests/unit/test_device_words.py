@@ -11,6 +11,7 @@ KINDS = {"cuda", "hip", "hpu", "mps", "npu", "xpu"}
 
 # Modules that name a kind of accelerator, and why. An entry that is not needed any more fails the test, too.
 MAY_NAME_A_KIND = {
+    "core/torchrun_variables.py": "CUDA_VISIBLE_DEVICES, by which a script that does not use Potluck finds its card",
     "engine/group/nccl.py": "NCCL serves CUDA's devices only; two workers must not share a card, which NCCL refuses",
     "planning/backend_choice.py": "NCCL serves CUDA's devices only",
     "doctor/backend_facts.py": "NCCL serves CUDA's devices only",

@@ -79,6 +79,12 @@ PROTECTED = {
         f"{UNIT}engine/test_healing.py::test_a_peer_with_a_wrong_secret_is_refused_by_both_sides"
     ],
     "Nothing from the network is unpickled": [f"{UNIT}engine/test_healing.py::test_a_pickle_is_never_read"],
+    "Files of `--resume-from` arrive": [
+        f"{MEETING}states.py::test_only_the_last_few_wait_for_their_run",
+        f"{MEETING}states.py::test_what_is_no_checkpoint_or_too_large_is_refused",
+        f"{UNIT}engine/test_checkpoint_file.py::test_a_file_cannot_run_code",
+        NUMBERS,
+    ],
     "Checkpoints are read with": [f"{UNIT}engine/test_checkpoint_file.py::test_a_file_cannot_run_code"],
     "Strangers at a gate get 5 s": [f"{GATES}entrance.py::test_who_is_slow_is_cut_off", NUMBERS],
     "At most 128 handshakes": [
@@ -195,6 +201,9 @@ PROTECTED = {
         f"{UNIT}doctor/test_probing.py::test_a_station_closes_its_port_when_told_to",
     ],
     "The questions are checked types": [f"{MEETING}visits.py::test_only_questions_of_the_doctor_are_carried"],
+    "`potluck selftest` asks in the same way": [
+        f"{UNIT}selftest/test_joined_run.py::test_the_script_imports_what_exists"
+    ],
     "`potluck profile` asks in the same way": [
         f"{LAB}test_measuring_joined.py::test_all_joined_machines_are_measured_planned_for_and_held_to_it"
     ],
@@ -210,6 +219,9 @@ OPEN = {
     "Every member may read": [],
     "Other users of the same computer": [
         f"{UNIT}engine/test_member_proof.py::test_nonsense_counts_for_nothing",
+    ],
+    "A plain run (": [
+        "tests/multiprocess/test_plain.py::test_stock_scripts_run_unchanged_fail_once_stop_and_leave_a_sensible_folder"
     ],
     "`--direct` and NCCL": [f"{LAB}test_gates_lab.py::test_gradients_may_go_directly_and_that_is_said"],
     "Launches without a host": [

@@ -40,6 +40,6 @@ def test_plain_refuses_what_it_cannot_do(tmp_path):
     assert told.value.fix == "leave --plain out"
     with pytest.raises(PotluckError, match="--resume") as told:
         check(tmp_path, DDP, is_plain=True, resume=True)
-    assert "goes along to every machine" in told.value.fix
+    assert "with its own argument for a checkpoint" in told.value.fix
     with pytest.raises(PotluckError, match="tensorboard"):
         check(tmp_path, DDP, is_plain=True, log_to="tensorboard")

@@ -32,7 +32,7 @@ from potluck.meeting.host import behind_gate, credentials, host, roster
 from potluck.meeting.host.admission import Door
 from potluck.meeting.host.behind_gate import bind_service
 from potluck.meeting.host.roster import MachineRoster
-from potluck.meeting.transfer import bundle, shipping
+from potluck.meeting.transfer import bundle, shipping, states
 from potluck.meeting.wire import JoinAnswer, JoinRequest
 from tests.unit.meeting.test_doorway import facts
 
@@ -219,6 +219,7 @@ def test_the_numbers_on_the_page_are_those_of_the_code():
     assert (credentials.MOST_JSON_BYTES, credentials.MOST_TOLD_BYTES) == (64 << 10, 2 << 20)
     assert (shipping.MAX_DELIVERY_BYTES, bundle.DEFAULT_LIMIT_BYTES) == (4 << 20, 100 << 20)
     assert (shipping.MOST_FILES, shipping.MOST_FILE_BYTES) == ({"events": 256, "logs": 4096, "traces": 256}, 16 << 30)
+    assert (states.MOST_BYTES, states._KEEP) == (64 << 30, 2)
     assert (FailureLimit()._most, FailureLimit()._within_s) == (10, 60)
     assert (roster.LEAVE_S, roster.AWAY_AFTER_S) == (80, 12)
     page = (Path(__file__).parents[3] / "docs" / "security.md").read_text()
