@@ -1,11 +1,15 @@
 """One run's part on a machine: orders and messages in, messages to the fork server out."""
 
+import os
+
 import pytest
 
+from potluck.events.log import read_records
+from potluck.events.types import RunEnded
 from potluck.meeting.agent.local_run import LocalRun
 from potluck.meeting.agent.messages import AgentPlace, RunPrepared
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.wire import Assignment, GateMember, GateOrders, RunTask
+from potluck.meeting.wire import Assignment, GateMember, GateOrders, PlainPlace, RunTask
 from potluck.meeting.workers.messages import StartWorkers, StopWorkers, WorkerNews
 
 MEMBERSHIP = HostMembership(machine="lily", host="rosa", address="127.0.0.1", port=1, fingerprint="00", credential="c")
@@ -131,3 +135,45 @@ def test_crashes_of_one_kind_are_told_once(machine):
     machine.hear("running", "RuntimeError: 12 bytes")
     machine.hear("failed", "RuntimeError: 13 bytes")
     assert machine.told == ["run one: worker lily-4 on this machine crashed:\nRuntimeError: 12 bytes"]
+
+
+PLAIN = {
+    "task": RunTask(bundle="0" * 64, entry="train.py", is_plain=True),
+    "plain": PlainPlace(master="lily", node_rank=0, num_nodes=1, world_size=1),
+}
+
+
+def ends(machine):
+    file = machine.run.folder / "events" / "lily-4.jsonl"
+    return [record.event.reason for record in read_records(file) if isinstance(record.event, RunEnded)]
+
+
+def test_a_plain_run_is_not_begun_again_by_an_agent_that_started_again(machine):
+    machine.follow("go", **PLAIN)  # without "prepare" before it: this agent has not started these workers
+    (report,) = machine.run.reports()
+    assert (report.state, report.message) == ("failed", "potluck on lily was started again during the run")
+    assert not machine.sent
+    assert not machine.posted
+
+
+def test_a_plain_run_that_loses_its_fork_server_has_an_end(machine):
+    machine.run.follow(machine.assignment("prepare", **PLAIN), GATES)
+    machine.run._stage = "preparing"
+    machine.run.hear_prepared(RunPrepared(run="one", start_number=1, working_folder=machine.folder))
+    machine.follow("go", **PLAIN)
+    (machine.folder / os.fsdecode(b"caf\xe9.pt")).write_bytes(b"weights")  # no UTF-8
+    machine.run.lose_workers()
+    assert machine.state == "failed"
+    assert ends(machine) == ["failed"]
+    machine.run.drop()
+    assert ends(machine) == ["failed"]
+
+
+def test_a_machine_that_leaves_before_a_plain_run_begins_says_so(machine):
+    machine.run.follow(machine.assignment("prepare", **PLAIN), GATES)
+    machine.run.stop(is_leaving=True)
+    (report,) = machine.run.reports()
+    assert (report.state, report.message) == (
+        "stopped",
+        "lily has left, and the others cannot go on without its worker",
+    )

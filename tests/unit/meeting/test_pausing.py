@@ -16,6 +16,7 @@ from potluck.meeting.host.roster import AWAY_AFTER_S, MachineRoster
 from potluck.meeting.host.runs import assignment_for, judge
 from potluck.meeting.wire import Report, WorkerReport
 from tests.unit.meeting.test_doorway import facts
+from tests.unit.meeting.test_plain_runs import PLAIN
 from tests.unit.meeting.test_runs_on_machines import NOBODY, record, told
 
 
@@ -87,7 +88,7 @@ def test_a_host_that_starts_again_waits_for_its_machines_before_it_judges(tmp_pa
     restarts = Restarts(tmp_path)
     coordinator = restarts.start()
     coordinator.put_run(record("rosa", "lily").with_(folder=tmp_path / "experiments" / "one"))
-    assert coordinator.pause_runs() == ["one"]
+    assert coordinator.pause_runs() == (["one"], [])
     coordinator.take("rosa", stopped(coordinator.state.runs["one"], "rosa", is_home=True))
     restarts.now += 1000
     coordinator = restarts.start()
@@ -129,3 +130,39 @@ def test_requests_that_wait_are_answered_when_the_host_ends():
         ended = client.get("/wait")
     assert ended.status_code == 503
     assert ended.json()["error"] == "rosa is ending its potluck host"
+
+
+def test_plain_runs_are_named_and_waited_for_when_the_host_ends(tmp_path):
+    coordinator = Restarts(tmp_path).start()
+    run = record("rosa", "lily").with_(folder=tmp_path / "experiments" / "one", task=PLAIN)
+    coordinator.put_run(run)
+    assert coordinator.pause_runs() == ([], ["one"])
+    assert not coordinator.are_runs_paused()
+    for machine in run.workers:
+        coordinator.take(machine, stopped(run, machine, is_home=True))
+    assert coordinator.are_runs_paused()
+    assert coordinator.state.runs["one"].state == "stopped"
+
+
+def test_a_plain_run_goes_on_after_the_hosts_computer_has_slept(tmp_path):
+    restarts = Restarts(tmp_path)
+    coordinator = restarts.start()
+    run = record("rosa", "lily").with_(folder=tmp_path / "experiments" / "one", task=PLAIN)
+    coordinator.put_run(run)
+
+    def live(seconds, *machines):
+        for _ in range(seconds):
+            restarts.now += 1
+            for machine in machines:
+                coordinator.heard(machine)
+            coordinator.tick()
+
+    live(20, "rosa", "lily")
+    restarts.now += 1000
+    coordinator.take("rosa", Report(workers=[]))  # heard before the first tick, and lily not yet
+    live(8, "rosa")
+    live(20, "rosa", "lily")
+    assert coordinator.state.runs["one"].state == "running"
+    assert not coordinator.state.runs["one"].message
+    live(20, "rosa")
+    assert coordinator.state.runs["one"].message == "lily was lost: the host hears nothing from it any more"

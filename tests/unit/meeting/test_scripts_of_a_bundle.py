@@ -8,15 +8,16 @@ from potluck.meeting.agent.preparation import fetch_script
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.transfer.bundle import BundleCache, pack
 from potluck.meeting.transfer.selection import check_script
-from potluck.meeting.wire import Assignment, RunTask
+from potluck.meeting.wire import Assignment, PlainPlace, RunTask
 from tests.unit.meeting.test_service import service  # noqa: F401  a fixture
 
 OUTSIDE = ["../../../../etc/hostname", "/etc/hostname", "a/../../b.py", "..", "", ".", "x\x1b[2J.py"]
 MEMBERSHIP = HostMembership(machine="lily", host="rosa", address="127.0.0.1", port=1, fingerprint="00", credential="c")
 
 
-def assignment(task):
+def assignment(task, plain=None):
     return Assignment(
+        plain=plain,
         run="one",
         run_id="1",
         phase="go",
@@ -54,6 +55,22 @@ def test_a_script_that_its_bundle_does_not_hold_is_refused_by_the_machine(tmp_pa
     assert fetch_script(MEMBERSHIP, home, assignment(RunTask(entry="train.py", bundle=bundle.hash))).is_dir()
     with pytest.raises(BundleError, match="no script"):
         fetch_script(MEMBERSHIP, home, assignment(RunTask(entry="other.py", bundle=bundle.hash)))
+
+
+def test_what_a_plain_script_saved_stays_when_another_run_has_its_name(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "train.py").write_text("pass")
+    bundle = pack(tmp_path / "code", tmp_path / "code" / "train.py")
+    home = Home(tmp_path / "home")
+    BundleCache(home.bundles_dir).put(bundle.hash, bundle.data)
+    task = RunTask(entry="train.py", bundle=bundle.hash, is_plain=True)
+    plain = PlainPlace(master="lily", node_rank=0, num_nodes=1, world_size=1)
+    folder = fetch_script(MEMBERSHIP, home, assignment(task, plain))
+    (folder / "snapshot.pt").write_bytes(b"weights")
+    assert fetch_script(MEMBERSHIP, home, assignment(task, plain)) == folder
+    assert [file.name for file in folder.iterdir()] == ["train.py"]
+    (kept,) = folder.parent.glob(".one.until-*/snapshot.pt")
+    assert kept.read_bytes() == b"weights"
 
 
 def test_whose_code_it_is_is_said_whenever_a_run_brings_code(tmp_path):

@@ -83,6 +83,10 @@ class LocalRun:
         """Whether all workers here have ended; their files may still be on their way to the host."""
         return all(report.state in ENDED for report in self._reports.values())
 
+    @property
+    def _has_left(self) -> str:
+        return f"{self._place.membership.machine} has left, and the others cannot go on without its worker"
+
     def files(self) -> FilesToSend:
         """The run's files on this machine, for the delivering thread."""
         return FilesToSend(
@@ -128,12 +132,11 @@ class LocalRun:
             )
         message = news.message[-20_000:]
         if self.is_plain and self._stage == "leaving" and news.state == "stopped":
-            message = f"{self._place.membership.machine} has left, and the others cannot go on without its worker"
+            message = self._has_left
         self._reports[news.worker] = before.model_copy(
             update={"state": news.state, "message": message, "restarts": news.restarts}
         )
-        if self._usage is not None and self.has_ended:
-            self._usage.close(self._reports.values())
+        self._close_usage()
 
     def hear_delivered(self, files: frozenset[FilesToSend]) -> None:
         """Note whether this run's files are at the host; an entry from an earlier state of the run does not count."""
@@ -143,13 +146,25 @@ class LocalRun:
         """The fork server has ended, and all workers with it: make them ready to start again, unless they stop."""
         if self._stage in _STOPPING:
             self._set_all("stopped")
+            self._close_usage()
         elif self.is_plain and self.is_training:
             self._set_all("failed", "the process that held this machine's workers has ended")
+            self._close_usage()
         elif self.is_training:
             self._stage = "resting" if self._stage == "resting" else "preparing"
             for number, report in self._reports.items():
                 if report.state == "running":
                     self._reports[number] = report.model_copy(update={"state": "ready"})
+
+    def drop(self) -> None:
+        """The host does not want this run any more: stop its workers."""
+        self.stop()
+        if self._usage is not None:
+            self._usage.close(self._reports.values())
+
+    def _close_usage(self) -> None:
+        if self._usage is not None and self.has_ended:
+            self._usage.close(self._reports.values())
 
     # Following orders
 
@@ -164,6 +179,9 @@ class LocalRun:
             self._rest()
         elif self._stage == "resting":
             self._end_rest()
+        elif order == "go" and self._stage == "new" and self.is_plain:
+            # The workers of a plain run start after all machines have prepared: this machine's were lost since then.
+            self._set_all("failed", f"potluck on {self._place.membership.machine} was started again during the run")
         elif order in ("prepare", "go") and self._stage == "new":
             self._prepare()
         elif order == "go" and self._stage == "preparing":
@@ -181,7 +199,7 @@ class LocalRun:
     def stop(self, *, is_leaving: bool = False) -> None:
         """Ask the workers to stop after their step; `is_leaving`: because this machine leaves, the run may go on."""
         if self._stage in ("new", "preparing"):
-            self._set_all("stopped")
+            self._set_all("stopped", self._has_left if self.is_plain and is_leaving else "")
         elif self._stage not in _STOPPING and self.is_training:
             self._send(StopWorkers(run=self.name))
         if self._stage not in _STOPPING:

@@ -141,23 +141,31 @@ class PlainUsage:
             sent_bytes=int(sums.sent_bytes),
             received_bytes=int(sums.received_bytes),
             gpus=[_mean(one) for one in sums.gpus if one],
-            folder=str(self._script_folder),
+            folder=_readable(self._script_folder),
             files=files or [],
         )
 
     def _new_files(self) -> list[str]:
         """Files that the script has written into its folder, the newest first."""
         found: list[tuple[float, str]] = []
-        for path in self._script_folder.rglob("*"):
-            with suppress(OSError):
-                if path.is_file() and "__pycache__" not in path.parts and path.stat().st_mtime >= self._began_at:
-                    found.append((-path.stat().st_mtime, str(path.relative_to(self._script_folder))))
+        for folder, _, names in os.walk(self._script_folder):  # unlike rglob, it passes over a folder that vanishes
+            if Path(folder).name == "__pycache__":
+                continue
+            for path in (Path(folder, name) for name in names):
+                with suppress(OSError):
+                    if path.is_file() and path.stat().st_mtime >= self._began_at:
+                        found.append((-path.stat().st_mtime, _readable(path.relative_to(self._script_folder))))
         return [name for _, name in sorted(found)[:_MOST_FILES]]
 
     def _write(self, event: AnyEvent) -> None:
         if self._log is not None:
             with suppress(EventLogError):  # the disk is full: the last event holds all sums
                 self._log.append(event)
+
+
+def _readable(path: Path) -> str:
+    """The path as text; bytes that are no UTF-8 are replaced, since an event file holds none."""
+    return os.fsencode(path).decode(errors="replace")
 
 
 def _mean(parts: list[tuple[float, GpuUse]]) -> GpuUse:

@@ -48,9 +48,13 @@ def claim_folder(folder: Path, run_id: str, *, is_resumed: bool) -> None:
     """Make the run's folder here; a folder that another run of the same name has left is renamed."""
     marker = folder / ".run-id"
     if folder.is_dir() and not is_resumed and (not marker.is_file() or marker.read_bytes() != run_id.encode()):
-        folder.rename(folder.with_name(f".{folder.name}.until-{time.time_ns()}"))
+        folder.rename(_set_aside(folder))
     folder.mkdir(parents=True, exist_ok=True)
     write_text(marker, run_id)
+
+
+def _set_aside(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.until-{time.time_ns()}")
 
 
 def fetch_checkpoint(membership: HostMembership, folder: RunFolder) -> None:
@@ -75,6 +79,8 @@ def fetch_script(membership: HostMembership, home: Home, assignment: Assignment)
             data = client.send("GET", f"/bundles/{task.bundle}")
         cache.put(task.bundle, data)
     place = home.folder.absolute() / "scripts" / assignment.run
+    if assignment.plain is not None and place.is_dir():
+        place.rename(_set_aside(place))  # another run of this name has left what its script saved
     shutil.rmtree(place, ignore_errors=True)  # from an earlier start: every start gets the files as packed
     unpack(data, task.bundle, place)
     check_entry(place, Path(task.entry))

@@ -122,10 +122,15 @@ class Coordinator:
         self._become(decisions.stop_run(self.state, name, self._clock()))
         return self._kept.runs[name]
 
-    def pause_runs(self) -> list[str]:
-        """The host is about to end: every run stops after its step, to go on when the host starts again."""
+    def pause_runs(self) -> tuple[list[str], list[str]]:
+        """The host is about to end: every run stops after its step, to go on when the host starts again.
+
+        Returns the names of these runs, and those of plain runs, which end for good.
+        """
         self._become(decisions.pause_runs(self.state, self._clock()))
-        return [record.name for record in self._kept.unfinished() if record.state == "paused"]
+        records = self._kept.unfinished()
+        paused = [record.name for record in records if record.state == "paused"]
+        return paused, [record.name for record in records if record.task.is_plain]
 
     def are_runs_paused(self) -> bool:
         """Whether the workers of all paused runs have ended and sent their files, on machines that are not absent."""

@@ -16,6 +16,7 @@ from typing import Any
 import uvicorn
 
 from potluck.core.printable import printable
+from potluck.core.words import listed
 from potluck.gates.file_limit import raise_file_limit
 from potluck.gates.identity import Identity, load_or_make
 from potluck.gates.process import GateProcess
@@ -198,11 +199,15 @@ class Host:
 
     async def _pause(self) -> None:
         """Pause every run, and wait up to _PAUSE_S until all have ended their step and sent their files."""
-        names = self.coordinator.pause_runs()
-        if not names:
+        paused, plain = self.coordinator.pause_runs()
+        if not paused and not plain:
             return
-        runs = f"run {names[0]} pauses" if len(names) == 1 else f"runs {', '.join(names)} pause"
-        _tell(f"{runs} after the step, to go on when potluck host starts here again; Ctrl-C again ends at once")
+        hurry = "Ctrl-C again ends at once"
+        if paused:
+            runs = f"run {paused[0]} pauses" if len(paused) == 1 else f"runs {', '.join(paused)} pause"
+            _tell(f"{runs} after the step, to go on when potluck host starts here again; {hurry}")
+        if plain:
+            _tell(f"{listed(plain)} cannot go on without the host, and ends: --plain knows no checkpoints; {hurry}")
         deadline = asyncio.get_running_loop().time() + _PAUSE_S
         while not self.coordinator.are_runs_paused() and not self._is_hurried:
             left_s = deadline - asyncio.get_running_loop().time()

@@ -98,7 +98,7 @@ class RunWatch:
         undialled = self._note_undialled(record, pace, machines)
         speeds = {name: self._roster.machines[name].samples_per_s or 0.0 for name in machines}
         left_out = {}
-        if record.state == "running":
+        if record.state == "running" and not record.task.is_plain:  # which cannot leave a machine out
             chosen = largest_set(machines, cut | undialled.keys(), speeds)
             left_out = {name: _why(name, chosen, cut, undialled) for name in machines if name not in chosen}
         lines = [f"{name} takes no part in run {record.name}: {why}" for name, why in left_out.items()]

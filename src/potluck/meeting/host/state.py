@@ -13,6 +13,7 @@ from potluck.meeting.host.runs import RunRecord, add_machine, is_home, judge, lo
 from potluck.meeting.wire import Report
 
 _KEEP_LIGHTHOUSE_S = 60.0
+_SLEPT_S = 6.0  # without a tick, of which there is one a second
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,11 +22,16 @@ class HostState:
 
     host: str
     began_at: float
-    """When the host started, by its clock."""
+    """When the host started or, after it slept, woke up, by its clock."""
+    ticked_at: float | None = None
     machines: Mapping[str, Machine]
     runs: Mapping[str, RunRecord]
     ended_at: Mapping[str, float] = field(default_factory=dict)
     """When runs ended of which machines may still have files to send, by the run's name."""
+
+    def has_slept(self, now: float) -> bool:
+        """Whether the host's computer was suspended since the last tick, or its clock set forward."""
+        return self.ticked_at is not None and now - self.ticked_at > _SLEPT_S
 
     def unfinished(self) -> list[RunRecord]:
         return [record for record in self.runs.values() if not record.has_ended]
@@ -41,8 +47,8 @@ class HostState:
     def absent(self, now: float) -> frozenset[str]:
         """Machines of runs that are away, have left or are off the roster."""
         gone: tuple[str, ...] = ("away", "left")
-        if now - self.began_at < AWAY_AFTER_S:
-            gone = ("left",)  # the host has just started: machines had no time yet to send a request
+        if now - self.began_at < AWAY_AFTER_S or self.has_slept(now):
+            gone = ("left",)  # the host has just started or slept: machines had no time yet to send a request
         present = {name for name, machine in self.machines.items() if machine.state(now) not in gone}
         return frozenset({name for record in self.runs.values() for name in record.workers} - present)
 
@@ -122,6 +128,7 @@ def pass_time(
     state: HostState, now: float, readings: Mapping[str, RunReading], left_out: Mapping[str, Mapping[str, str]]
 ) -> HostState:
     """Apply the passing of time: overdue leaves, machines that are away or left out, and readings of run folders."""
+    state = replace(state, began_at=now if state.has_slept(now) else state.began_at, ticked_at=now)
     own = state.machines.get(state.host)
     if own is not None and not own.facts.can_train:
         # A host that does not train has no agent that sends requests: this call counts as its sign of life.
