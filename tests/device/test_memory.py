@@ -104,3 +104,30 @@ assert "64 samples at once do not fit into the memory of standin:1" in told[0], 
 """,
         **FITS_16,
     )
+
+
+def test_an_evaluation_between_steps_takes_smaller_batches_and_leaves_the_training_as_it_is(python):
+    python(
+        """
+import torch
+import potluck
+
+torch.manual_seed(1)
+class Wide(torch.nn.Linear):
+    def forward(self, inputs):  # 100 kB a sample
+        return super().forward(inputs.repeat(1, 500))
+
+model = Wide(25_000, 2)
+data = torch.utils.data.TensorDataset(torch.randn(64, 50), torch.randint(2, (64,)))
+with potluck.start("one", device="standin:1", quiet=True) as run:
+    prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.01))
+    for _ in run.epochs(1):
+        for inputs, targets in run.loader(data, global_batch=4):
+            run.backward(torch.nn.functional.cross_entropy(prepared(inputs), targets))
+            optimizer.step()
+            optimizer.zero_grad()
+            measured = run.evaluate(data, lambda x, y: {"right": (prepared(x).argmax(1) == y).float()})
+            assert set(measured) == {"right"}, measured
+""",
+        **FITS_16,
+    )

@@ -38,16 +38,14 @@ assert sums(lambda own: None) == RIGHT
 
 class NeverWaits:
     def __init__(self, stream): self._stream = stream
-    def __enter__(self): return self._stream.__enter__()
-    def __exit__(self, *error): return self._stream.__exit__(*error)
-    def record_event(self): return self._stream.record_event()
+    def __getattr__(self, name): return getattr(self._stream, name)
     def wait_event(self, event): pass
 
 def forget_backward(own): own._stream = NeverWaits(own._stream)
 assert sums(forget_backward) != RIGHT
 
 class NoEvent:
-    def synchronize(self): pass
+    def query(self): return True
 
 def forget_copy(own):
     exchange = own._exchange
@@ -56,7 +54,7 @@ assert sums(forget_copy) != RIGHT
 
 def forget_way_back(own):
     def copy_back(tensor, host, done, summed):
-        with own._stream:
+        with own._current():
             tensor.copy_(summed.value(), non_blocking=True)
         done.set_result(tensor)
     own._copy_back = copy_back

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from potluck.core.ranks import ranks_at_lighthouse, read_ranks
-from potluck.core.torchrun_variables import visible_cards
+from potluck.core.torchrun_variables import visible_cards, without_cards
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,7 +219,15 @@ def with_workers_of_one_machine(devices: list[str], port: int, more: Mapping[str
         **more,
     }
     return [
-        with_variables({**shared, "RANK": str(rank), "LOCAL_RANK": str(rank), "POTLUCK_DEVICE": device})
+        with_variables(
+            {
+                **shared,
+                **without_cards(device, devices),
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "POTLUCK_DEVICE": device,
+            }
+        )
         for rank, device in enumerate(devices)
     ]
 
@@ -272,6 +280,11 @@ def use_plain_kernels() -> None:
 def read_nccl_variables() -> dict[str, str]:
     """NCCL's variables; an empty value counts as none, as it does for NCCL."""
     return {name: value for name, value in sorted(os.environ.items()) if name.startswith("NCCL_") and value}
+
+
+def outlive_lost_peers() -> None:
+    """Let torchft abort NCCL when a peer is lost: by default torch's watchdog ends the whole process first."""
+    os.environ.setdefault("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
 
 
 def add_variables(more: Mapping[str, str]) -> None:

@@ -24,6 +24,11 @@ def visible_cards(devices: Sequence[str], visible: str | None) -> dict[str, str]
     return {"CUDA_VISIBLE_DEVICES": ",".join(cards[one] if one < len(cards) else str(one) for one in numbers)}
 
 
+def without_cards(device: str, devices: Sequence[str]) -> dict[str, str]:
+    """Hides CUDA's cards from a worker on the CPU beside workers on cards: torchft would take memory of the first."""
+    return {"CUDA_VISIBLE_DEVICES": ""} if device == "cpu" and set(devices) != {"cpu"} else {}
+
+
 def torchrun_variables(
     *,
     run: str,

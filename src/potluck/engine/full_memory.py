@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import torch
+
 from potluck.core.errors import MeasureError
 from potluck.core.words import counted
 from potluck.engine.steps.parts import RunParts
@@ -42,7 +44,8 @@ class MemoryLimit:
             yield
         except Exception as error:
             step = self._progress.open_step
-            if step is None or not is_out_of_memory(error):
+            is_training = step is not None and not step.is_decided and torch.is_grad_enabled()  # not an evaluation
+            if step is None or not is_training or not is_out_of_memory(error):
                 raise
             at_once = self._parts.balance.kept.out_of_memory(step.in_hand)
             too_much = counted(step.in_hand, "sample does", "samples at once do")

@@ -105,10 +105,10 @@ def _nccl_obstacle(workers: Sequence[BackendFacts]) -> str:
     if len({worker.nccl for worker in workers}) > 1:
         versions = dict.fromkeys(f"{worker.machine} {worker.nccl}" for worker in workers)
         return f"the machines have different NCCL: {', '.join(versions)}"
-    shared = [card for card, count in Counter(worker.card for worker in workers if worker.card).items() if count > 1]
-    if shared:
-        machine = next(worker.machine for worker in workers if worker.card == shared[0])
-        return f"workers of {machine} share one GPU, and NCCL wants a GPU for each"
+    cards = Counter((worker.machine, worker.card) for worker in workers if worker.card)
+    for (machine, _), number in cards.items():
+        if number > 1:
+            return f"workers of {machine} share one GPU, and NCCL wants a GPU for each"
     return ""
 
 

@@ -2,11 +2,13 @@
 
 import socket
 from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 import torch
+from torch.distributed.distributed_c10d import AllreduceOptions
 
-from potluck.engine.group.nccl import NcclGroups, interface_to_all, interface_with, own_card, own_nccl
+from potluck.engine.group.nccl import NcclGroups, NcclWithTimeouts, interface_to_all, interface_with, own_card, own_nccl
 from potluck.machine.facts import LOOPBACK
 from potluck.machine.interfaces import read_interfaces, read_routes
 from tests.unit.engine.test_member_proof import MEMBER
@@ -18,6 +20,16 @@ def default_route():
 
 def test_a_cpu_has_no_nccl_and_no_card():
     assert own_nccl(torch.device("cpu")) == own_card(torch.device("cpu")) == ""
+
+
+def test_an_all_reduce_has_the_timeout_that_it_was_given():
+    """torchft clears an all-reduce's timeout, and would then wait as long as for the group to form."""
+    group = NcclWithTimeouts.__new__(NcclWithTimeouts)  # its constructor needs NCCL
+    group._use_abort, group._timeout = True, timedelta(seconds=10)
+    options = AllreduceOptions()
+    options.timeout = timedelta(seconds=77)
+    group._opts_hook(options)
+    assert group._wrap_work(None, options)._timeout == timedelta(seconds=77)
 
 
 def test_an_unknown_address_or_the_loopback_names_no_interface():
@@ -35,6 +47,7 @@ def test_the_interface_is_the_one_that_linux_would_use(monkeypatch, tmp_path):
     assert next(one for one in read_interfaces() if one.name == name).kind != LOOPBACK
     for variable in ("NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_DEBUG", "NCCL_DEBUG_FILE"):
         monkeypatch.setenv(variable, "")  # the fixture restores what `prepare` sets
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
     groups = NcclGroups("rosa", mine, tmp_path / "nccl.log")
     members = [replace(MEMBER, machine="rosa"), replace(MEMBER, machine="lily", lan_address="192.0.2.77")]
@@ -51,6 +64,7 @@ def test_workers_of_one_machine_take_the_interface_that_others_would_reach(monke
         pytest.skip("this machine has no network")
     for variable in ("NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE"):
         monkeypatch.setenv(variable, "")
+    monkeypatch.setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0")
     groups = NcclGroups("rosa", own.addresses[0].partition("/")[0], tmp_path / "nccl.log")
     groups.prepare([replace(MEMBER, machine="rosa")])
     assert groups.defaults.get("NCCL_SOCKET_IFNAME") == f"={own.name}"

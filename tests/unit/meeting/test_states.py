@@ -74,7 +74,7 @@ def test_an_interrupted_upload_goes_on_where_it_ended(states, file):
 def test_a_file_that_never_arrives_whole_is_given_up(states, file):
     line = Line(states)
     line.spoil = lambda body: bytes(len(body))
-    with pytest.raises(MeetingError, match="does not arrive whole"):
+    with pytest.raises(MeetingError, match="has not received"):
         send_state(line, file)
 
 

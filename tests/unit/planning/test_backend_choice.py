@@ -34,6 +34,7 @@ CASES = [
     ([gpu("rosa", ""), gpu("lily")], "gloo", "torch on rosa has no NCCL for cuda:0", ()),
     ([gpu("rosa", "", "xpu:0"), gpu("lily", "", "xpu:0")], "gloo", "torch on rosa and lily has no NCCL for xpu:0", ()),
     ([gpu("rosa", card="GPU-1"), gpu("rosa", card="GPU-1")], "gloo", "workers of rosa share one GPU", ()),
+    ([gpu("rosa", card="GPU-XX 1"), gpu("lily", card="GPU-XX 1")], "nccl", "every worker has", ()),
     ([gpu("rosa", card="GPU-1"), gpu("rosa", card="GPU-2")], "nccl", "every worker has", ()),
     ([gpu("rosa")], "gloo", "one worker has nobody", ()),
 ]

@@ -25,12 +25,14 @@ class EvaluationSums:
     def sum(self, values: Tensor) -> Tensor:
         """The sum of all workers' values; raises Lost if a peer is lost."""
         connection, group = self._connection, self._connection.process_group
-        options = AllreduceOptions()
-        options.timeout = self._timeout.timeout()
+        options, limit = AllreduceOptions(), self._timeout.timeout()
+        options.timeout = limit  # torchft changes it in place
         summed = values.to(connection.place.device) if group.backend == "nccl" else values
         try:
             with connection.waits.waiting_for("evaluation"):
-                group.allreduce([summed], options).wait(options.timeout)
+                group.allreduce([summed], options).wait(limit)
+                if (error := group.errored()) is not None:  # NCCL ends an aborted sum without an exception
+                    raise error
         except Exception as error:
             self._timeout.spoiled(someone_left=False)
             raise Lost(str(error)) from error

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 from torchft.process_group import ProcessGroupNCCL
 
-from potluck.core.environment import add_variables, read_nccl_variables
+from potluck.core.environment import add_variables, outlive_lost_peers, read_nccl_variables
 from potluck.core.nccl_variables import nccl_defaults
 from potluck.engine.group.roster import Member
 from potluck.machine.interfaces import interface_to_all, interface_with
@@ -29,7 +29,18 @@ def own_card(device: torch.device) -> str:
     """The identity of a CUDA device, the same in all processes that use it; empty for other devices."""
     if device.type != "cuda":
         return ""
-    return str(getattr(torch.cuda.get_device_properties(device), "uuid", ""))
+    known = torch.cuda.get_device_properties(device)
+    parts = (getattr(known, name, "") for name in ("uuid", "pci_domain_id", "pci_bus_id", "pci_device_id"))
+    return " ".join(map(str, parts))  # some of AMD's cards have no UUID of their own
+
+
+class NcclWithTimeouts(ProcessGroupNCCL):  # type: ignore[misc]
+    """torchft's group, with the timeout of each all-reduce: torchft clears the timeout before it reads it."""
+
+    def _opts_hook(self, opts: Any) -> Any:
+        if opts.timeout > timedelta(0):
+            self._timeout = opts.timeout
+        return super()._opts_hook(opts)
 
 
 @dataclass(slots=True)
@@ -46,13 +57,14 @@ class NcclGroups:
     def make(self, timeout: timedelta, members: Sequence[Member]) -> Any:
         """A process group that torchft configures for these members."""
         self.prepare(members)
-        return ProcessGroupNCCL(timeout=timeout)
+        return NcclWithTimeouts(timeout=timeout)
 
     def prepare(self, members: Sequence[Member]) -> None:
         """Set the variables of NCCL that the user has not set."""
         if self.defaults is None:
             others = [one.lan_address for one in members if one.machine != self.machine]
             self.defaults = complete_variables(others, own_address=self.lan_address, debug_file=self.debug_file)
+            outlive_lost_peers()
 
     def in_force(self) -> dict[str, str]:
         """NCCL's variables in this process."""

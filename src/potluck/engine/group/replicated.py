@@ -108,6 +108,8 @@ class ReplicatedGroup:
         manager, part = connection.membership.manager, attempt.part
         with connection.waits.waiting_for("gradients"):
             sums, told = connection.model.exchange.end()
+        if (error := connection.process_group.errored()) is not None:  # NCCL ends an aborted sum without an exception
+            manager.report_error(error)
         connection.timer.lap("exchange_wait_s")
         if manager.errored() is None and part.num_samples and sums.mean_left_out != attempt.left_out:
             manager.report_error(RuntimeError("a script has left the loader's loop early, and others have not"))

@@ -1,5 +1,6 @@
 """Sums an accelerator's gradients on the CPU: copies through pinned host memory that run beside backward."""
 
+import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -9,20 +10,24 @@ import torch
 from torch import Tensor
 from torch.futures import Future
 
+_LOOK_S = 0.0002
+
 
 class HostStaging:
     """All-reduces of one accelerator's tensors by a backend that works on host memory, in the order of the calls.
 
     The copy to the host runs on a stream of its own as soon as backward has filled the tensor. A thread waits for that
-    copy and starts the all-reduce, so that backward goes on meanwhile. The copy of the sum back to the device runs on
-    the same stream; whoever waits for the returned future makes its own stream wait for that copy.
+    copy and starts the all-reduce, so that backward goes on meanwhile. The same thread copies the sum back, on the same
+    stream: the backend's threads would open a context on the first device. Whoever waits for the returned future makes
+    its own stream wait for that copy.
     """
 
     def __init__(self, device: torch.device, sum_on_host: Callable[[Tensor], Future[Tensor]]) -> None:
         self._device = device
         self._sum_on_host = sum_on_host
         self._stream = torch.Stream(device)
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging")
+        use_device = partial(torch.accelerator.set_device_index, device.index)
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="staging", initializer=use_device)
         self._used: deque[tuple[Tensor, torch.Event]] = deque()
         """Host buffers, each with the event after which it can be used again."""
 
@@ -32,7 +37,7 @@ class HostStaging:
         filled = torch.Event(self._device)
         filled.record(torch.accelerator.current_stream(self._device))  # where backward writes the gradients
         self._stream.wait_event(filled)
-        with self._stream:
+        with self._current():
             host.copy_(tensor, non_blocking=True)
             copied = self._stream.record_event()
         done: Future[Tensor] = Future(devices=[self._device])
@@ -41,19 +46,27 @@ class HostStaging:
 
     def _exchange(self, tensor: Tensor, host: Tensor, copied: torch.Event, done: Future[Tensor]) -> None:
         try:
-            copied.synchronize()
-            self._sum_on_host(host).then(partial(self._copy_back, tensor, host, done))
+            while not copied.query():  # synchronize() would keep a core busy for all of backward
+                time.sleep(_LOOK_S)
+            self._sum_on_host(host).then(
+                lambda summed: self._thread.submit(self._copy_back, tensor, host, done, summed)
+            )
         except Exception as error:  # noqa: BLE001  raised where the future is waited for
             done.set_exception(error)  # type: ignore[arg-type]
 
     def _copy_back(self, tensor: Tensor, host: Tensor, done: Future[Tensor], summed: Future[Tensor]) -> None:
         try:
-            with self._stream:
+            with self._current():
                 tensor.copy_(summed.value(), non_blocking=True)
                 self._used.append((host, self._stream.record_event()))
                 done.set_result(tensor)  # records an event on the current stream, which waiting streams wait for
         except Exception as error:  # noqa: BLE001  raised where the future is waited for
             done.set_exception(error)  # type: ignore[arg-type]
+
+    def _current(self) -> torch.Stream:
+        """The stream, to enter it: one torch.Stream keeps what to restore, so two threads must not enter the same."""
+        own = self._stream
+        return torch.Stream(stream_id=own.stream_id, device_index=own.device_index, device_type=own.device_type)
 
     def _host_buffer(self, like: Tensor) -> Tensor:
         """Pinned memory, from which a device copies without the CPU's help; a buffer of an earlier step if one fits."""
@@ -62,4 +75,7 @@ class HostStaging:
             if host.shape == like.shape and host.dtype == like.dtype and is_free.query():
                 return host
             self._used.append((host, is_free))
-        return torch.empty_like(like, device="cpu", pin_memory=True)
+        try:
+            return torch.empty_like(like, device="cpu", pin_memory=True)
+        except RuntimeError:  # WSL2 has little memory to pin; without pinning the copies are slower, and right
+            return torch.empty_like(like, device="cpu")

@@ -1,11 +1,12 @@
 """Answers a visit's measuring questions on this machine; measurements need torch and run in other processes."""
 
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 
 import msgspec
 
@@ -27,6 +28,7 @@ from potluck.meeting.questions import (
 from potluck.planning.costs import LinkProfile
 
 _LOOK_S = 0.1
+_END_S = 3.0
 
 
 class MeasuringStation:
@@ -103,7 +105,7 @@ class MeasuringStation:
                 env=as_machine(self._machine, self._threads) | gate_variables(self._gate, self._run_name, address),
             )
             stack.callback(process.wait)
-            stack.callback(process.kill)
+            stack.callback(_end, process)
             while process.poll() is None:
                 if self._over.wait(_LOOK_S) or time.monotonic() > deadline:
                     raise MeetingError(f"it was not done in {patience_s:.0f} s", fix="give the same command again")
@@ -113,6 +115,15 @@ class MeasuringStation:
             if process.returncode not in (0, may_end_with) or not lines:
                 raise _told_wrong(errors.read().decode(errors="replace"))
             return lines[-1]
+
+
+def _end(process: "subprocess.Popen[bytes]") -> None:
+    """End the process if it still runs; it gets a moment to end what it has started."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_END_S)
+        process.kill()
 
 
 def _told_wrong(errors: str) -> MeetingError:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 from potluck.core.environment import gate_variables, run_variables
 from potluck.core.run_variables import parse_variables
+from potluck.core.torchrun_variables import without_cards
 from potluck.engine.group.addresses import address_towards
 from potluck.gates.loopback import address_of
 from potluck.meeting.agent.messages import AgentPlace
@@ -41,6 +42,12 @@ def worker_environments(
     if assignment.is_direct:
         shared["POTLUCK_GRADIENT_ADDRESS"] = address_towards(membership.address)
     return {
-        number: {**shared, "POTLUCK_WORKER": str(number), "POTLUCK_DEVICE": device, "LOCAL_RANK": str(index)}
+        number: {
+            **shared,
+            **without_cards(device, assignment.devices),
+            "POTLUCK_WORKER": str(number),
+            "POTLUCK_DEVICE": device,
+            "LOCAL_RANK": str(index),
+        }
         for index, (number, device) in enumerate(zip(assignment.workers, assignment.devices, strict=True))
     }

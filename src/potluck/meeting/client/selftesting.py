@@ -111,8 +111,12 @@ class JoinedTest:
         words = [json.dumps(order.as_data())]
         task = RunTask(bundle=bundle.hash, entry=bundle.entry, arguments=words, requirements={})
         run = self.cluster.start(RunRequest(name=None, resume=False, task=task))
-        for news in self.cluster.follow(run["run"], self.tell, run.get("written")):
-            run = news.run
+        try:
+            for news in self.cluster.follow(run["run"], self.tell, run.get("written")):
+                run = news.run
+        except KeyboardInterrupt:
+            self.cluster.stop(run["run"])
+            raise
         return run
 
     def _links(self) -> Iterator[Row]:

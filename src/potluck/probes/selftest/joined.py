@@ -13,7 +13,7 @@ from potluck.core.environment import read_environment, read_launch
 from potluck.engine.start import start
 from potluck.events.state import RunState
 from potluck.events.types import Record, StepCommitted
-from potluck.probes.selftest.training import SEED, RunWatcher, loop, make_model, values_of
+from potluck.probes.selftest.training import SEED, RunWatcher, compute_exactly, loop, make_model, values_of
 from potluck.selftest.joined_run import JoinedOrder, names_of
 from potluck.selftest.orders import Train
 
@@ -32,6 +32,7 @@ def main() -> None:
         pause_s=0.02 if order.victim else 0.0,
         wait_s=1.0 if order.victim else 0.0,
     )
+    compute_exactly()
     watcher, model = RunWatcher(), make_model(training)
     mark = environment.runs_dir / (launch.run or "selftest") / "killed-once"
     is_victim = order.victim == environment.machine

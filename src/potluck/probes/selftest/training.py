@@ -68,6 +68,7 @@ class RunWatcher:
 def train(order: Train) -> Trained:
     """Train as ordered. After an out-of-memory error start again, as the error says, until the micro-batch fits."""
     become_worker(order.variables)
+    compute_exactly()
     began = time.monotonic()
     did_not_fit: list[int] = []
     with _little_memory(order):
@@ -87,6 +88,12 @@ def train(order: Train) -> Trained:
                 micro_batch=model.largest,
                 seconds=time.monotonic() - began,
             )
+
+
+def compute_exactly() -> None:
+    """Switch TF32 off, which some containers switch on: with it, products of float32 have three digits."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.allow_tf32 = False
 
 
 def make_model(order: Train) -> SmallMlp:
@@ -140,9 +147,15 @@ def loop(run: Run, order: Train, model: nn.Module, inner: torch.optim.Optimizer,
 
 @contextmanager
 def _little_memory(order: Train) -> Iterator[None]:
-    """Where the model asks for much scratch memory of the CPU, limit this process's address space meanwhile."""
-    if not order.scratch_bytes or torch.device(order.device).type != "cpu":
+    """Where the model asks for much scratch memory: on the CPU, limit this process's address space meanwhile."""
+    if not order.scratch_bytes:
         yield
+        return
+    if torch.device(order.device).type != "cpu":
+        try:
+            yield
+        finally:
+            torch.accelerator.empty_cache()  # other processes of the self-test use the same card
         return
     before = resource.getrlimit(resource.RLIMIT_AS)
     pages = int(Path("/proc/self/statm").read_text().split()[0])

@@ -2,7 +2,9 @@
 
 import os
 import sys
+import threading
 import traceback
+from queue import SimpleQueue
 
 import msgspec
 import torch
@@ -32,9 +34,17 @@ def main() -> None:
     os.dup2(2, 1)  # what libraries print must not stand between the answers
     # torch imports its compiler with the first optimizer, which takes seconds: not while other workers wait.
     torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
-    for line in sys.stdin:
-        answers.write(msgspec.json.encode(_answer(line)) + b"\n")
+    orders: SimpleQueue[str] = SimpleQueue()
+    threading.Thread(target=_read, args=(orders,), daemon=True).start()
+    while True:
+        answers.write(msgspec.json.encode(_answer(orders.get())) + b"\n")
         answers.flush()
+
+
+def _read(orders: SimpleQueue[str]) -> None:
+    for line in sys.stdin:
+        orders.put(line)
+    os._exit(0)  # nobody waits for an answer any more: this process must not hold memory of a card meanwhile
 
 
 def _answer(line: str) -> AnyAnswer:
