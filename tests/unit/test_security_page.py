@@ -217,6 +217,7 @@ OPEN = {
         NUMBERS,
     ],
     "Every member may read": [],
+    "Values of `--env` are on disk": [f"{UNIT}report/test_secret_variables.py::test_no_page_or_table_shows_a_secret"],
     "Other users of the same computer": [
         f"{UNIT}engine/test_member_proof.py::test_nonsense_counts_for_nothing",
     ],

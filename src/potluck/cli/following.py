@@ -67,7 +67,8 @@ def _follow(cluster: ClusterClient, started: dict[str, Any], log_to: str | None,
         if started["is_direct"]:
             display.say("gradients go from machine to machine in the open (--direct); all else goes through the gates")
         if started["is_plain"]:
-            display.say(_place_of_plain(started))
+            for line in plain_lines(started):
+                display.say(line)
         if is_attached:
             display.hold_back(_LINES_BEFORE)
             interrupt = leaving_on_interrupt(name, display, is_given_up)
@@ -164,14 +165,21 @@ def _machines(run: dict[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _place_of_plain(run: dict[str, Any]) -> str:
-    """What a plain run is, in a line: how many ranks, and where rank 0 is."""
+def plain_lines(run: dict[str, Any]) -> list[str]:
+    """What a plain run is: how many ranks, where rank 0 is, and what is not encrypted."""
     ranks = {machine: [worker["number"] for worker in own] for machine, own in run["workers"].items()}
     first = next(machine for machine, numbers in ranks.items() if 0 in numbers)
-    return (
+    lines = [
         f"plain: {counted(sum(map(len, ranks.values())), 'rank')} with equal shares, rank 0 on {first}; "
         "the loss of one worker ends the run"
-    )
+    ]
+    has_cards = any(worker["device"] != "cpu" for own in run["workers"].values() for worker in own)
+    if has_cards and len(ranks) > 1:  # the script chooses its backend, so nothing more is known
+        lines.append(
+            "if the script uses NCCL, its gradients go from machine to machine unencrypted; with the backend gloo they "
+            "stay in the gates"
+        )
+    return lines
 
 
 def _still_stopping(run: dict[str, Any]) -> str:

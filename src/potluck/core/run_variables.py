@@ -7,6 +7,8 @@ from typing import Any
 from potluck.core.errors import SettingsError
 
 MOST_VARIABLES = 100
+HIDDEN = "..."
+"""Stands for a secret value wherever a run is shown."""
 _MOST_CHARACTERS = 4000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PLACE = re.compile(
@@ -18,6 +20,7 @@ _READ_AT_START = re.compile(
     r"(LD|OMP|GOMP|KMP|MKL|MALLOC|DYLD)_.*|PYTHON[A-Z]*|GLIBC_TUNABLES|ATEN_CPU_CAPABILITY|"
     r"TORCH_(LOGS|CPP_LOG_LEVEL|DISTRIBUTED_DEBUG|DEVICE_BACKEND_AUTOLOAD)|RUST_LOG"
 )
+_SECRET = re.compile("TOKEN|KEY|SECRET|PASSWORD", re.IGNORECASE)
 
 
 def parse_variables(words: Sequence[str], source: str = "--env") -> dict[str, str]:
@@ -29,7 +32,8 @@ def parse_variables(words: Sequence[str], source: str = "--env") -> dict[str, st
         name, equals, value = word.partition("=")
         _check(word, name, equals, value, source)
         if name in found and found[name] != value:
-            raise SettingsError(f"{source} gives {name} two values: {found[name]!r} and {value!r}", fix="keep one")
+            told = [show_word(f"{name}={one}") for one in (found[name], value)]
+            raise SettingsError(f"{source} gives {name} two values: {told[0]} and {told[1]}", fix="keep one")
         found[name] = value
     return found
 
@@ -44,10 +48,26 @@ def as_words(variables: Mapping[Any, Any]) -> list[str]:
     return [f"{name}={value}" for name, value in variables.items()]
 
 
+def show_word(word: str) -> str:
+    """A word like NCCL_DEBUG=INFO for people to see: HF_TOKEN=... if the name says that the value is secret."""
+    name, equals, _ = word.partition("=")
+    return f"{name}={HIDDEN}" if equals and _SECRET.search(name) else word
+
+
+def show_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a run for people to see, without the secret values of its variables."""
+    env = settings.get("env")
+    if isinstance(env, Mapping):
+        return {**settings, "env": dict(show_word(f"{name}={value}").split("=", 1) for name, value in env.items())}
+    if isinstance(env, Sequence) and not isinstance(env, str):
+        return {**settings, "env": [show_word(str(word)) for word in env]}
+    return dict(settings)
+
+
 def _check(word: str, name: str, equals: str, value: str, source: str) -> None:
     if not equals or not _NAME.fullmatch(name):
         raise SettingsError(
-            f"{source} cannot be {word[:80]!r}",
+            f"{source} cannot be {show_word(word)[:80]!r}",
             fix="write NAME=VALUE, the name in letters, digits and _: --env NCCL_DEBUG=INFO",
         )
     if not value.isprintable() or len(value) > _MOST_CHARACTERS:

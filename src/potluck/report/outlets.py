@@ -11,6 +11,7 @@ from potluck.core.atomic import write_text
 from potluck.core.errors import ReportError, did_you_mean
 from potluck.core.pip_lines import pip_install
 from potluck.core.run_folder import RunFolder
+from potluck.core.run_variables import show_settings
 from potluck.core.yaml_file import read_yaml
 from potluck.events.state import RunState
 from potluck.events.types import Record
@@ -140,8 +141,8 @@ class _MLflow:
     def _known_settings(self) -> Mapping[str, Any]:
         file = self._folder.settings_file
         if self._settings is None and file.is_file():
-            return dict(read_yaml(file) or {})
-        return self._settings or {}
+            return show_settings(read_yaml(file) or {})
+        return show_settings(self._settings or {})
 
     def _send(self) -> None:
         """Send the waiting metrics in the background: training does not wait for the MLflow server."""

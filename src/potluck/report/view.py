@@ -6,6 +6,7 @@ from typing import Any, Final
 from potluck.core.errors import SettingsError
 from potluck.core.printable import printable_data
 from potluck.core.run_folder import RunFolder
+from potluck.core.run_variables import show_settings
 from potluck.core.yaml_file import read_yaml
 from potluck.events.alive import status_of
 from potluck.events.follow import FollowedFile
@@ -27,6 +28,7 @@ class RunView:
     def __init__(self, folder: RunFolder) -> None:
         self.folder = folder
         self.settings: dict[str, Any] = {}
+        """The content of run.yaml, without secret values of variables."""
         self.merge = Merge()
         self.began_at = 0.0
         """When the run's first worker started."""
@@ -139,7 +141,7 @@ class RunView:
             found = read_yaml(self.folder.settings_file)
         except SettingsError:  # run.yaml is not written yet, or only half
             return
-        self.settings = printable_data(found) if isinstance(found, dict) else {}
+        self.settings = show_settings(printable_data(found)) if isinstance(found, dict) else {}
 
 
 def read_run(folder: RunFolder) -> RunView:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from potluck.core.environment import read_run_variables, run_variables
 from potluck.core.errors import SettingsError
-from potluck.core.run_variables import as_words, parse_variables
+from potluck.core.run_variables import as_words, parse_variables, show_settings, show_word
 from potluck.core.settings import combine, make_settings, read_settings_file, settings_to_record
 
 
@@ -84,3 +84,21 @@ def test_a_worker_knows_which_variables_the_user_gave(monkeypatch):
     for name, value in run_variables({"A": "1", "B": "x=y"}).items():
         monkeypatch.setenv(name, value)
     assert read_run_variables() == ["A=1", "B=x=y"]
+
+
+@pytest.mark.parametrize("name", ["HF_TOKEN", "aws_secret_access", "ApiKey", "DB_PASSWORD"])
+def test_secret_values_are_not_shown(name):
+    assert show_word(f"{name}=a=b") == f"{name}=..."
+    assert show_settings({"env": [f"{name}=a"], "seed": 1}) == {"env": [f"{name}=..."], "seed": 1}
+    assert show_settings({"env": {name: "a", "A": 1}}) == {"env": {name: "...", "A": "1"}}
+    for words in ([f"{name}=hidden", f"{name}=other"], [f"1{name}=hidden"]):
+        with pytest.raises(SettingsError) as told:
+            parse_variables(words)
+        assert "hidden" not in f"{told.value} {told.value.fix}"
+
+
+def test_other_values_are_shown():
+    assert show_word("NCCL_DEBUG=INFO") == "NCCL_DEBUG=INFO"
+    assert show_settings({"env": ["A=1"]}) == {"env": ["A=1"]}
+    assert show_settings({"seed": 1}) == {"seed": 1}
+    assert show_settings({"env": None}) == {"env": None}

@@ -49,7 +49,7 @@ feed("mlflow", folder)
 client = mlflow.MlflowClient()
 for run in client.search_runs([client.get_experiment_by_name("potluck").experiment_id]):
     steps = [metric.step for metric in client.get_metric_history(run.info.run_id, "train/loss")]
-    print(run.info.run_name, run.info.status, run.data.params["model"], max(steps))
+    print(run.info.run_name, run.info.status, run.data.params["model"], max(steps), run.data.params["env"])
 """
 
 
@@ -58,6 +58,8 @@ def test_mlflow_has_one_run_also_after_a_resume(tmp_path):
     if importlib.util.find_spec("mlflow") is None:
         pytest.skip("mlflow is not installed")
     folder = eventful(tmp_path)
+    with folder.settings_file.open("a") as file:
+        file.write("env: [HF_TOKEN=abc, NCCL_DEBUG=INFO]\n")
     # In a process of its own: MLflow keeps threads for as long as its process lives.
     done = subprocess.run(
         [sys.executable, "-c", MLFLOW, folder.path],
@@ -68,7 +70,9 @@ def test_mlflow_has_one_run_also_after_a_resume(tmp_path):
         timeout=100,
         check=False,
     )
-    assert done.stdout.splitlines() == ["eventful FINISHED simple_cnn 210"], done.stderr
+    assert done.stdout.splitlines() == ["eventful FINISHED simple_cnn 210 ['HF_TOKEN=...', 'NCCL_DEBUG=INFO']"], (
+        done.stderr
+    )
 
 
 def test_nothing_is_written_where_nothing_is_asked_for(tmp_path):

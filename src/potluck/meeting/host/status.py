@@ -3,6 +3,7 @@
 from typing import Any
 
 from potluck.core.cards import labels
+from potluck.core.run_variables import show_settings
 from potluck.events.progress_lines import backend_lines
 from potluck.meeting.host.pairs import pair_links, troubled_links
 from potluck.meeting.host.readings import RunReading, RunReadings
@@ -59,7 +60,7 @@ def show_run(record: RunRecord, reading: RunReading, absent: frozenset[str]) -> 
         "started_by": record.started_by,
         "started_at": record.started_at,
         "folder": str(record.folder),
-        "settings": record.task.settings or script_settings(record.task),
+        "settings": show_settings(record.task.settings or script_settings(record.task)),
         "what": record.task.entry or str((record.task.settings or {}).get("model", "")),
         "step": pace.step,
         "last_step": reading.last_step,
