@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from potluck.core.errors import MeetingError, SettingsError
+from potluck.core.machine_names import read_machine_names
 from potluck.core.run_options import CommandOptions
 from potluck.core.shell_words import quote
 
@@ -44,7 +45,9 @@ class Placement:
         """The request to start the run, which the machine named `here` sends to the host."""
         from potluck.meeting.wire import RunRequest
 
-        chosen = None if self.machines is None else [one.strip() for one in self.machines.split(",")]
+        chosen = None if self.machines is None else read_machine_names([self.machines], "--machines")
+        if chosen == []:
+            raise SettingsError("--machines names no machine", fix="name some: --machines rosa,lily; or leave it out")
         without = [here] if self.not_here else []
         return RunRequest(
             name=name,

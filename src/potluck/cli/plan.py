@@ -27,7 +27,8 @@ def plan(
     global_batch: Annotated[int, typer.Option(help="Samples a step, over all workers.", min=1)] = 64,
     policy: Annotated[str, typer.Option("--load-balance-policy", help="static, proportional or dynamic.")] = "dynamic",
     keep: Annotated[
-        list[str] | None, typer.Option(help="A machine that is never benched; may be repeated.", show_default=False)
+        list[str] | None,
+        typer.Option(help="Machines that are never benched: rosa,lily; may be repeated.", show_default=False),
     ] = None,
     link: Annotated[
         list[str] | None,
@@ -47,6 +48,7 @@ def plan(
 ) -> None:
     """Say what a run would do: shares, samples/s with each machine added, who is benched, what a cable would bring."""
     from potluck.core.environment import read_environment
+    from potluck.core.machine_names import split_names
     from potluck.core.quantities import rate_bytes_per_s
     from potluck.measuring.sources import gather_profiles, make_cluster, read_links
     from potluck.planning.backend_choice import explain_backend
@@ -60,7 +62,12 @@ def plan(
     )
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
     outlook = look_ahead(
-        cluster, global_batch, policy, keep or [], cable_bytes_per_s=rate_bytes_per_s(cable), num_steps=steps
+        cluster,
+        global_batch,
+        policy,
+        split_names(keep or []),
+        cable_bytes_per_s=rate_bytes_per_s(cable),
+        num_steps=steps,
     )
     in_ring = [(one.machine, one.device) for one in found if one.machine not in outlook.plan.benched]
     outlook = replace(outlook, lines=[*outlook.lines, *explain_backend(in_ring)])

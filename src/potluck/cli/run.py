@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from potluck.cli.flags import given, takes_flags
-from potluck.core.run_options import ENV_HELP, MACHINES, CommandOptions
+from potluck.core.run_options import ENV_HELP, KEEP_HELP, MACHINES, CommandOptions
 
 
 @takes_flags(CommandOptions, without=("config",))
@@ -23,7 +23,7 @@ def run(
         list[str] | None,
         typer.Option(
             "--keep",
-            help="A machine that takes part even if it slows the run. May be repeated.",
+            help=KEEP_HELP,
             rich_help_panel=MACHINES,
             show_default=False,
         ),
@@ -48,6 +48,7 @@ def run(
     from potluck.cli.script_kind import check_kind
     from potluck.core.environment import read_environment
     from potluck.core.errors import MeetingError
+    from potluck.core.machine_names import read_machine_names
     from potluck.core.run_variables import parse_variables
     from potluck.core.shell_words import quote
     from potluck.core.words import counted
@@ -66,6 +67,7 @@ def run(
         raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
     variables = env or []
     parse_variables(variables)
+    kept = read_machine_names(keep or [], "--keep")
     packed = (folder or script.parent).absolute()
     check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)
     if keep and (plain or command.solo):
@@ -99,7 +101,7 @@ def run(
             bundle=bundle.hash,
             entry=bundle.entry,
             arguments=arguments or [],
-            keep=keep or [],
+            keep=kept,
             is_plain=plain,
             requirements=needed,
             env=variables,

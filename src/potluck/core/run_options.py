@@ -14,6 +14,7 @@ from potluck.core.environment import DEFAULT_PORT
 MODEL, DATA, TRAINING, MACHINES, OUTPUT = "Model", "Data", "Training", "Machines", "Output"
 PANELS = (MODEL, DATA, TRAINING, MACHINES, OUTPUT)
 ENV_HELP = "NAME=VALUE, a variable for every worker on every machine; recorded in run.yaml. May be repeated."
+KEEP_HELP = "Machines that take part even if they slow the run: rosa,lily. May be repeated."
 
 
 def option(
@@ -46,7 +47,7 @@ class RunOptions:
     load_balance_policy: Literal["static", "proportional", "dynamic"] = option(
         "dynamic", MACHINES, "dynamic: by live timings (default); proportional: by speed; static: equally."
     )
-    keep: tuple[str, ...] = option((), MACHINES, "A machine that takes part even if it slows the run. May be repeated.")
+    keep: tuple[str, ...] = option((), MACHINES, KEEP_HELP)
     backend: Literal["auto", "gloo", "nccl"] = option(
         "auto", MACHINES, "gloo or nccl; auto (default) is nccl if every worker has its own CUDA device, else gloo."
     )

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from potluck.core.errors import SettingsError, did_you_mean
+from potluck.core.machine_names import read_machine_names
 from potluck.core.run_folder import RunFolder, find_run_folder, newest_run_folder
 from potluck.core.run_options import TrainOptions
 from potluck.core.run_variables import as_words, parse_variables
@@ -52,8 +53,17 @@ def read_recorded_settings(path: Path) -> dict[str, Any]:
 
 def recorded_variables(folder: RunFolder) -> list[str]:
     """The variables that a script's run was started with, by its run.yaml."""
+    return _recorded_words(folder, "env")
+
+
+def recorded_keep(folder: RunFolder) -> list[str]:
+    """The machines that a script's run was started with as --keep, by its run.yaml."""
+    return read_machine_names(_recorded_words(folder, "keep"), f"keep in {folder.settings_file}")
+
+
+def _recorded_words(folder: RunFolder, key: str) -> list[str]:
     content = read_yaml(folder.settings_file)
-    found = content.get("env") if isinstance(content, dict) else None
+    found = content.get(key) if isinstance(content, dict) else None
     return [str(word) for word in found] if isinstance(found, list) else []
 
 
@@ -65,6 +75,11 @@ def make_settings(values: dict[str, Any], *, source: str = "the command line") -
     known = {key: value for key, value in values.items() if key in _NAMES}
     if isinstance(known.get("env"), dict):
         known["env"] = as_words(known["env"])
+    match known.get("keep"):
+        case str(word):
+            known["keep"] = read_machine_names([word], f"keep in {source}")
+        case [*words] if all(isinstance(word, str) for word in words):
+            known["keep"] = read_machine_names(words, f"keep in {source}")
     if known.get("mixed_precision") is False:
         known["mixed_precision"] = "no"  # YAML reads a bare no as false
     try:

@@ -56,7 +56,7 @@ def what_was_typed(folder: RunFolder) -> dict[str, Any]:
         return {}
     if not isinstance(known, dict) or not known.get("bundle"):
         return {}
-    return {key: known[key] for key in ("script", "arguments", "bundle", "env") if key in known}
+    return {key: known[key] for key in ("script", "arguments", "bundle", "env", "keep") if key in known}
 
 
 def read_state(

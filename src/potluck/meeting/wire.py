@@ -15,6 +15,7 @@ from pydantic import (
     model_serializer,
 )
 
+from potluck.core.machine_names import MACHINE_NAME
 from potluck.core.printable import printable
 from potluck.core.run_variables import MOST_VARIABLES
 from potluck.core.states import Order, WorkerPhase
@@ -22,7 +23,7 @@ from potluck.machine.parity import ParityReading
 from potluck.meeting.questions import Answer, Ask
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")]
-MachineName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$")]
+MachineName = Annotated[str, Field(pattern=MACHINE_NAME)]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Requirement = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}==[A-Za-z0-9._!-]{1,50}$")]
 """A distribution and its version; the characters are safe to paste into a shell."""
@@ -204,6 +205,12 @@ class RunTask(WireMessage):
     def env_words(self) -> list[str]:
         """The variables that the user gives to every worker, as NAME=VALUE."""
         return self.env if self.settings is None else list(self.settings.get("env") or [])
+
+    @property
+    def kept_machines(self) -> list[str]:
+        """The machines that the user names with --keep."""
+        found = self.keep if self.settings is None else self.settings.get("keep")
+        return [str(name) for name in found] if isinstance(found, list) else []
 
 
 class PlainPlace(WireMessage):

@@ -254,7 +254,8 @@ def repeat_lines(view: RunView) -> tuple[str, ...]:
     settings: dict[str, Any] = view.settings
     if "script" in settings:
         more = [part for word in settings.get("env") or [] for part in ("--env", word)]
-        run = ["potluck", "run", *(["--plain"] if view.is_plain else []), *more]
+        kept = ["--keep", ",".join(map(str, keep))] if isinstance(keep := settings.get("keep"), list) and keep else []
+        run = ["potluck", "run", *(["--plain"] if view.is_plain else []), *more, *kept]
         here = ["potluck", "run", "--solo", *more] if more else ["python"]
         words = [*(run if settings.get("bundle") else here), settings["script"]]
         return (" ".join(quote(str(word)) for word in [*words, *(settings.get("arguments") or [])]),)

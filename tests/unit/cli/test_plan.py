@@ -71,7 +71,7 @@ def test_the_plan_says_who_is_benched_why_and_what_a_cable_brings(home, workplac
     assert "20 Mbit/s" in text
     assert "with links of 1gbit at least" in text
     kept = json.loads(
-        potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=20mbit", "--keep", "elm", "--json")
+        potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=20mbit", "--keep", "oak,elm", "--json")
     )
     alone = json.loads(potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=20mbit", "--json"))
     assert kept["shares"]["elm-0"] > 0

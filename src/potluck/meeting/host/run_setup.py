@@ -8,7 +8,8 @@ from potluck.core.atomic import write_text
 from potluck.core.checkpoint_names import checkpoint_files
 from potluck.core.errors import MeetingError
 from potluck.core.run_folder import RunFolder, create_run_folder, find_run_folder, free_run_name
-from potluck.core.settings import check_resumable, recorded_variables, resolve, settings_to_record
+from potluck.core.settings import check_resumable, recorded_keep, recorded_variables, resolve, settings_to_record
+from potluck.core.yaml_file import read_yaml
 from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import RunRequest, RunTask
 
@@ -50,9 +51,12 @@ def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunT
     is_resumed = request.name is not None and (runs_dir / request.name / "run.yaml").is_file() and request.resume
     if is_resumed:
         folder = find_run_folder(runs_dir, str(request.name))
-        if not task.env:
-            task = task.model_copy(update={"env": recorded_variables(folder)})
-        return folder, task, True
+        given = {key: words for key, words in (("env", task.env), ("keep", task.keep)) if words}
+        recorded = {"env": recorded_variables(folder), "keep": recorded_keep(folder)}
+        if given:  # for the next resume
+            known = read_yaml(folder.settings_file)
+            _record(folder, {**(known if isinstance(known, dict) else script_settings(task)), **given})
+        return folder, task.model_copy(update={**recorded, **given}), True
     folder = create_run_folder(runs_dir, request.name or free_run_name(runs_dir, Path(task.entry).stem))
     _record(folder, script_settings(task))
     return folder, task, False
@@ -61,7 +65,8 @@ def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunT
 def script_settings(task: RunTask) -> dict[str, object]:
     """What run.yaml holds for a script."""
     kept: dict[str, object] = {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle}
-    return kept | ({"env": task.env} if task.env else {}) | ({"plain": True} if task.is_plain else {})
+    more = {"env": task.env, "keep": task.keep, "plain": task.is_plain}
+    return kept | {key: value for key, value in more.items() if value}
 
 
 def _record(folder: RunFolder, values: dict[str, object]) -> None:

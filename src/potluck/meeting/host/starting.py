@@ -116,7 +116,7 @@ class RunStarter:
 
 def is_awaited(state: HostState, request: RunRequest, now: float) -> bool:
     """Whether a machine that the request includes is still getting ready; raises for a name that no machine has."""
-    for name in [*(request.machines or []), *request.without]:
+    for name in [*(request.machines or []), *request.without, *request.task.kept_machines]:
         if name not in state.machines:
             raise MeetingError(f"no machine is called {name!r}", fix=did_you_mean(name, state.machines))
     return "getting ready" in _wanted(state, request, now).values()

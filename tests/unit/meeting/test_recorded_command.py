@@ -1,0 +1,62 @@
+"""What run.yaml keeps of the command that started a script, and what a resumed run takes from there."""
+
+import pytest
+import yaml
+
+from potluck.core.errors import MeetingError
+from potluck.engine.opening import record_settings
+from potluck.meeting.host.run_setup import prepare_script
+from potluck.meeting.host.starting import is_awaited
+from potluck.meeting.wire import RunRequest, RunTask
+from tests.unit.meeting.test_host_state import state  # noqa: F401  a fixture
+from tests.unit.report.runs import eventful
+from tests.unit.report.test_pages import potluck
+
+
+def prepare(runs_dir, *, resume=True, **more):
+    task = RunTask(bundle="0" * 64, entry="train.py", **more)
+    folder, task, is_resumed = prepare_script(RunRequest(name="one", resume=resume, task=task), runs_dir)
+    assert is_resumed == resume
+    # When training begins, the worker on the host completes run.yaml.
+    record_settings(folder, {"script": "/other/train.py", "seed": 5}, is_script=True)
+    return task, yaml.safe_load(folder.settings_file.read_text())
+
+
+def test_machines_to_keep_and_variables_are_those_of_the_start_until_others_are_given(tmp_path):
+    task, recorded = prepare(tmp_path, resume=False, keep=["lily"], env=["HF_TOKEN=a"])
+    assert (recorded["keep"], recorded["env"]) == (["lily"], ["HF_TOKEN=a"])
+    task, recorded = prepare(tmp_path)
+    assert (task.keep, task.env) == (["lily"], ["HF_TOKEN=a"])
+    task, recorded = prepare(tmp_path, env=["HF_TOKEN=b"])
+    assert (task.keep, task.env) == (["lily"], ["HF_TOKEN=b"])
+    assert (recorded["keep"], recorded["env"]) == (["lily"], ["HF_TOKEN=b"])
+    assert prepare(tmp_path)[0].env == ["HF_TOKEN=b"]
+    task, recorded = prepare(tmp_path, keep=["rosa"])
+    assert task.keep == recorded["keep"] == prepare(tmp_path)[0].keep == ["rosa"]
+    assert recorded["script"] == "train.py"
+    assert recorded["seed"] == 5
+
+
+def test_a_run_without_them_records_none(tmp_path):
+    task, recorded = prepare(tmp_path, resume=False)
+    assert not recorded.keys() & {"keep", "env", "plain"}
+    task, recorded = prepare(tmp_path)
+    assert task.keep == task.env == []
+
+
+def test_machines_to_keep_are_part_of_the_command_that_repeats_a_run(workplace):
+    (workplace / "experiments").mkdir()
+    folder = eventful(workplace / "experiments", "one")
+    folder.settings_file.write_text(yaml.safe_dump({"script": "own.py", "bundle": "0", "keep": ["rosa", "lily"]}))
+    assert "repeat it\n  potluck run --keep rosa,lily own.py\n" in potluck("report", "one").output
+
+
+@pytest.mark.parametrize(
+    "task", [RunTask(bundle="0" * 64, entry="train.py", keep=["rosa", "lili"]), RunTask(settings={"keep": ["lili"]})]
+)
+def test_a_machine_to_keep_that_nobody_knows_is_refused_with_a_suggestion(state, task):  # noqa: F811
+    with pytest.raises(MeetingError, match="no machine is called 'lili'") as told:
+        is_awaited(state, RunRequest(task=task), 101.0)
+    assert "did you mean 'lily'" in told.value.fix
+    assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": ["lily"]})), 101.0)
+    assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": 5})), 101.0)
