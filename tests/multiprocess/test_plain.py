@@ -114,6 +114,10 @@ def test_stock_scripts_run_unchanged_fail_once_stop_and_leave_a_sensible_folder(
     assert "onnection" not in output, output
     assert "potluck run --plain --solo failing.py" in output
     assert re.search(r"bad +failed +plain", Command("runs").finish(60)[1])
+    code, output = Command("report", "bad", "--folder", "nowhere", home="lily").finish(60)  # read from the host
+    assert code == 0, output
+    assert "bad: failed" in output
+    assert "  lily: ValueError: the labels are missing\n" in output
     assert "raise ValueError" in Path("experiments/bad/logs/lily-1.start-1.err.log").read_text()
 
     # A script that heeds no signal and waits for gradients is ended within 15 s.

@@ -25,7 +25,7 @@ def show_plain(
     console.print()
     took = f" after {duration(account.seconds)}" if account.machines else ""
     console.print(Text(f"{run}: {status}{took}", style="bold"), soft_wrap=True)
-    for line in filter(None, (what, message)):
+    for line in filter(None, (what, *message.splitlines())):
         console.print(Text(f"  {line}"), soft_wrap=True)
     if account.machines:
         _show_machines(console, account)

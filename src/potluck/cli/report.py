@@ -69,8 +69,8 @@ def _report_plain(view: "RunView", html: Path | None, *, as_json: bool) -> None:
     if as_json:
         import json
 
-        told = {"name": name, "status": view.status, "what": {"script": script}, "plain": account.as_data()}
-        print(json.dumps({**told, "repeat": repeat}))
+        told = {"name": name, "status": view.status, "message": view.plain_cause, "what": {"script": script}}
+        print(json.dumps({**told, "plain": account.as_data(), "repeat": repeat}))
         return
     from potluck.cli.plain_summary import show_plain
     from potluck.cli.terminal import Console
@@ -81,6 +81,6 @@ def _report_plain(view: "RunView", html: Path | None, *, as_json: bool) -> None:
         view.status,
         account,
         what=f"{script}, a script that does not use Potluck: its steps are not known",
-        message=account.cause,
+        message=view.plain_cause,
         repeat=repeat,
     )

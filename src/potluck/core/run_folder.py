@@ -35,6 +35,11 @@ class RunFolder:
         """The host locks this file while the run goes on: its copies of other machines' event files carry no locks."""
         return self.path / "host.lock"
 
+    @property
+    def end_file(self) -> Path:
+        """How a plain run ended, as its host saw it."""
+        return self.path / "end.json"
+
     def event_file(self, machine: str, worker: int) -> Path:
         return self.path / "events" / f"{machine}-{worker}.jsonl"
 

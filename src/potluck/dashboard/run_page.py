@@ -71,6 +71,8 @@ def _plain(view: RunView, name: str) -> None:
     st.title(name)
     machines = ", ".join(view.machines[:12]) or "no machine yet"
     st.caption(f"{view.status}, {duration(account.seconds)}, on {machines}; a plain script: its steps are not known")
+    if cause := view.plain_cause:
+        st.error(cause)
     for line in filter(None, (account.verdict(), account.other_programs(), *account.written())):
         st.text(line)
     _usage(view)

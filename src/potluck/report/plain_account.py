@@ -72,9 +72,9 @@ class PlainAccount:
 
     @property
     def ended(self) -> str:
-        """How the run ended, by its workers: failed if one has failed."""
+        """How the run ended, by its workers: failed if one has failed; empty if a machine tells of no end."""
         endings = {one.ended for one in self.machines}
-        return next((ending for ending in ("failed", "stopped", "") if ending in endings), "finished")
+        return next((ending for ending in ("failed", "", "stopped") if ending in endings), "finished")
 
     @property
     def cause(self) -> str:
@@ -82,6 +82,14 @@ class PlainAccount:
         told = [one for one in self.machines if one.message]
         first = next((one for one in told if not tells_of_lost_peer(one.message)), next(iter(told), None))
         return "" if first is None else f"{first.machine}: {first.message}"
+
+    @property
+    def lost(self) -> str:
+        """In a run that is over: the machines that tell of no end while others do; empty if there are none."""
+        silent = [one.machine for one in self.machines if not one.ended]
+        if not silent or len(silent) == len(self.machines):
+            return ""
+        return f"{listed(silent)} {'was' if len(silent) == 1 else 'were'} lost"
 
     def verdict(self) -> str:
         """Who waited for whom, as far as it can be seen from outside; empty for one machine or too little to say."""

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from potluck.core.errors import SettingsError
 from potluck.core.printable import printable_data
+from potluck.core.run_end import RunEnd, read_end
 from potluck.core.run_folder import RunFolder
 from potluck.core.run_variables import show_settings
 from potluck.core.yaml_file import read_yaml
@@ -29,6 +30,8 @@ class RunView:
         self.folder = folder
         self.settings: dict[str, Any] = {}
         """The content of run.yaml, without secret values of variables."""
+        self.end: RunEnd | None = None
+        """How a plain run ended, if its host has written it."""
         self.merge = Merge()
         self.began_at = 0.0
         """When the run's first worker started."""
@@ -41,6 +44,7 @@ class RunView:
     def refresh(self) -> int:
         """Read new events, and return how many there were."""
         self._read_settings()
+        self.end = read_end(self.folder) if self.is_plain else None
         for path in self.folder.event_files():
             self.merge.add_worker(path.stem)
             self._files.setdefault(path.stem, FollowedFile(path))
@@ -84,7 +88,8 @@ class RunView:
     def status(self) -> str:
         """finished, diverged, stopped, failed, running or interrupted."""
         if self.is_plain:  # no worker of a plain run is farther than another: the first failure counts
-            return status_of(self.folder, replace(self.state, ended=self.plain_account().ended))
+            ended = self.plain_account().ended if self.end is None else self.end.state
+            return status_of(self.folder, replace(self.state, ended=ended))
         return status_of(self.folder, self.state)
 
     @property
@@ -95,6 +100,14 @@ class RunView:
     def plain_account(self) -> PlainAccount:
         """The account of a plain run, from outside."""
         return PlainAccount.of(worker.state for worker in self.merge.workers.values())
+
+    @property
+    def plain_cause(self) -> str:
+        """What ended a plain run before its time: by its host, else by the machines' own events; empty if nothing."""
+        if self.end is not None:
+            return self.end.cause
+        account = self.plain_account()
+        return account.cause or (account.lost if self.status == "interrupted" else "")
 
     @property
     def machines(self) -> list[str]:

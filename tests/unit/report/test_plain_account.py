@@ -60,3 +60,10 @@ def test_the_run_has_failed_if_one_worker_has_and_its_cause_is_no_lost_connectio
     assert PlainAccount.of([machine("rosa", 1.0, ended="stopped"), crashed]).ended == "failed"
     assert PlainAccount.of([machine("rosa", 1.0, ended="finished"), machine("lily", 1.0, worker=1)]).ended == ""
     assert PlainAccount.of([machine("rosa", 1.0, ended="finished")]).ended == "finished"
+
+
+def test_a_machine_without_an_end_counts_before_those_that_were_stopped_because_of_it():
+    account = PlainAccount.of([machine("rosa", 1.0, ended="stopped"), machine("lily", 1.0, worker=1)])
+    assert account.ended == ""
+    assert account.lost == "lily was lost"
+    assert PlainAccount.of([machine("rosa", 1.0), machine("lily", 1.0, worker=1)]).lost == ""

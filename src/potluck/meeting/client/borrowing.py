@@ -10,6 +10,7 @@ from typing import Any, Final
 import yaml
 
 from potluck.core.atomic import write_text
+from potluck.core.run_end import RunEnd, write_end
 from potluck.core.run_folder import RunFolder, check_run_name
 from potluck.core.states import ENDED
 from potluck.events.alive import HostLocks
@@ -34,6 +35,8 @@ def borrow_run(cluster: ClusterClient, name: str) -> Iterator[RunFolder]:
         run = _copy_events(cluster, folder)
         folder = RunFolder(folder.path, origin=(cluster.membership.host, Path(run["folder"])))
         write_text(folder.settings_file, yaml.safe_dump(run["settings"], sort_keys=False))
+        if run["is_plain"] and run["state"] in ENDED:
+            write_end(folder, RunEnd(run["state"], run["message"]))
         locks = HostLocks()
         locks.note(folder, goes_on=run["state"] not in ENDED)
         try:

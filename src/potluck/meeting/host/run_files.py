@@ -7,6 +7,7 @@ from pydantic import ValidationError
 from potluck.core.atomic import write_secret
 from potluck.core.errors import MeetingError
 from potluck.core.plain_file import read_plain
+from potluck.core.run_end import RunEnd, write_end
 from potluck.core.run_folder import RunFolder
 from potluck.core.shell_words import quote
 from potluck.events.alive import HostLocks
@@ -32,6 +33,9 @@ class RunFiles:
         return {record.name: record for record in records}
 
     def save(self, record: RunRecord) -> None:
+        if record.task.is_plain and record.has_ended:  # before the lock goes, by which readers see that the run is over
+            with self._troubles.survived(f"run {record.name}'s end"):
+                write_end(RunFolder(record.folder), RunEnd(record.state, record.message))
         self.locks.note(RunFolder(record.folder), goes_on=not record.has_ended)
         self._unsaved[record.name] = record
         self.save_again()
