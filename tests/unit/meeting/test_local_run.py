@@ -165,7 +165,7 @@ def test_a_plain_run_that_loses_its_fork_server_has_an_end(machine):
     machine.run.lose_workers()
     assert machine.state == "failed"
     assert ends(machine) == ["failed"]
-    machine.run.drop()
+    machine.run.stop(is_over=True)
     assert ends(machine) == ["failed"]
 
 

@@ -188,7 +188,7 @@ class Agent:
         for name in self._runs.keys() - wanted.keys():
             # All files of the run are at the host, or the host does not know the run any more.
             over = self._runs.pop(name)
-            over.drop()
+            over.stop(is_over=True)
             self._terminal.tell(over_line(name, read_pace(over.folder), is_plain=over.is_plain))
 
     def _is_of_earlier_start(self, assignment: Assignment) -> bool:

@@ -83,10 +83,6 @@ class LocalRun:
         """Whether all workers here have ended; their files may still be on their way to the host."""
         return all(report.state in ENDED for report in self._reports.values())
 
-    @property
-    def _has_left(self) -> str:
-        return f"{self._place.membership.machine} has left, and the others cannot go on without its worker"
-
     def files(self) -> FilesToSend:
         """The run's files on this machine, for the delivering thread."""
         return FilesToSend(
@@ -132,11 +128,12 @@ class LocalRun:
             )
         message = news.message[-20_000:]
         if self.is_plain and self._stage == "leaving" and news.state == "stopped":
-            message = self._has_left
+            message = _has_left(self._place.membership.machine)
         self._reports[news.worker] = before.model_copy(
             update={"state": news.state, "message": message, "restarts": news.restarts}
         )
-        self._close_usage()
+        if self._usage is not None and self.has_ended:
+            self._usage.close(self._reports.values())
 
     def hear_delivered(self, files: frozenset[FilesToSend]) -> None:
         """Note whether this run's files are at the host; an entry from an earlier state of the run does not count."""
@@ -146,23 +143,13 @@ class LocalRun:
         """The fork server has ended, and all workers with it: make them ready to start again, unless they stop."""
         if self._stage in _STOPPING:
             self._set_all("stopped")
-            self._close_usage()
         elif self.is_plain and self.is_training:
             self._set_all("failed", "the process that held this machine's workers has ended")
-            self._close_usage()
         elif self.is_training:
             self._stage = "resting" if self._stage == "resting" else "preparing"
             for number, report in self._reports.items():
                 if report.state == "running":
                     self._reports[number] = report.model_copy(update={"state": "ready"})
-
-    def drop(self) -> None:
-        """The host does not want this run any more: stop its workers."""
-        self.stop()
-        if self._usage is not None:
-            self._usage.close(self._reports.values())
-
-    def _close_usage(self) -> None:
         if self._usage is not None and self.has_ended:
             self._usage.close(self._reports.values())
 
@@ -196,14 +183,21 @@ class LocalRun:
         elif order == "end" and self._stage != "started":
             self._set_all("stopped")
 
-    def stop(self, *, is_leaving: bool = False) -> None:
-        """Ask the workers to stop after their step; `is_leaving`: because this machine leaves, the run may go on."""
+    def stop(self, *, is_leaving: bool = False, is_over: bool = False) -> None:
+        """Ask the workers to stop after their step.
+
+        `is_leaving`: because this machine leaves; the run may go on. `is_over`: the host does not want the run any more,
+        and nobody will hear of its workers.
+        """
         if self._stage in ("new", "preparing"):
-            self._set_all("stopped", self._has_left if self.is_plain and is_leaving else "")
+            has_left = _has_left(self._place.membership.machine) if self.is_plain and is_leaving else ""
+            self._set_all("stopped", has_left)
         elif self._stage not in _STOPPING and self.is_training:
             self._send(StopWorkers(run=self.name))
         if self._stage not in _STOPPING:
             self._stage = "leaving" if is_leaving else "stopping"
+        if is_over and self._usage is not None:
+            self._usage.close(self._reports.values())
 
     def _rest(self) -> None:
         """Stop the workers while this machine cannot reach some of the others, which train on."""
@@ -258,6 +252,10 @@ class LocalRun:
         for number, report in self._reports.items():
             if report.state not in ENDED:
                 self._reports[number] = report.model_copy(update={"state": state, "message": message})
+
+
+def _has_left(machine: str) -> str:
+    return f"{machine} has left, and the others cannot go on without its worker"
 
 
 def _task_of(assignment: Assignment) -> BuiltInTask | ScriptTask | PlainTask:
