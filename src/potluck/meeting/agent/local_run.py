@@ -186,8 +186,7 @@ class LocalRun:
     def stop(self, *, is_leaving: bool = False, is_over: bool = False) -> None:
         """Ask the workers to stop after their step.
 
-        `is_leaving`: because this machine leaves; the run may go on. `is_over`: the host does not want the run any more,
-        and nobody will hear of its workers.
+        `is_leaving`: because this machine leaves; the run may go on. `is_over`: the host has no more orders for it.
         """
         if self._stage in ("new", "preparing"):
             has_left = _has_left(self._place.membership.machine) if self.is_plain and is_leaving else ""
