@@ -45,7 +45,7 @@ def run(
     from potluck.cli.naming import take_experiment_name
     from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
     from potluck.cli.plain_solo import run_plain_solo
-    from potluck.cli.script_kind import check_kind
+    from potluck.cli.script_kind import check_kind, check_script
     from potluck.core.environment import read_environment
     from potluck.core.errors import MeetingError
     from potluck.core.machine_names import read_machine_names
@@ -62,9 +62,8 @@ def run(
     command = CommandOptions(**given(flags))
     check_outlet(command.log_to)
     check_mode(command.mode)
-    name = take_experiment_name(name)
-    if not script.is_file():
-        raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
+    name = take_experiment_name(name, has_folder=not (plain and command.solo))
+    check_script(script)
     variables = env or []
     parse_variables(variables)
     kept = read_machine_names(keep or [], "--keep")

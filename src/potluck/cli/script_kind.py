@@ -1,4 +1,4 @@
-"""Whether a script is made for Potluck or for torchrun, read from its files; nothing of the script is run."""
+"""Whether there is a script, made for Potluck or for torchrun, read from its files; nothing of the script is run."""
 
 import ast
 from pathlib import Path
@@ -10,6 +10,15 @@ from potluck.meeting.transfer.packages import read_script
 
 _CALLS = ("init_process_group",)
 _PACKAGES = ("accelerate", "lightning", "pytorch_lightning", "deepspeed")
+
+
+def check_script(script: Path) -> None:
+    """Refuse a path at which there is no file."""
+    if script.is_dir():
+        example = quote(script / "train.py")
+        raise MeetingError(f"{script} is a folder, not a script", fix=f"name a script in it: potluck run {example}")
+    if not script.is_file():
+        raise MeetingError(f"there is no script {script}", fix="check the path after potluck run")
 
 
 def check_kind(folder: Path, script: Path, *, is_plain: bool, resume: bool, log_to: str | None) -> None:

@@ -8,6 +8,7 @@ import time
 
 from potluck.core.environment import with_workers_of_one_machine
 from potluck.core.errors import SettingsError
+from potluck.machine.hardware import quota_threads
 
 _LOOK_EVERY_S = 0.1
 
@@ -35,7 +36,7 @@ def train_on_each(command: list[str], devices: list[str], more: dict[str, str]) 
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
     sys.stdout.flush()
-    environments = with_workers_of_one_machine(devices, port, more)
+    environments = with_workers_of_one_machine(devices, port, more, quota_threads())
     workers: list[subprocess.Popen[bytes]] = []
 
     def pass_on(number: int, _: object = None) -> None:

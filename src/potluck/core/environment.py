@@ -65,7 +65,10 @@ class Launch:
     """LOCAL_RANK: the index of this worker's device on this machine."""
 
     num_threads: int | None
-    """POTLUCK_THREADS; under torchrun, which sets one thread a worker, the machine's cores divided by its workers."""
+    """POTLUCK_THREADS; under torchrun, which sets one thread a worker, the machine's cores divided by its workers.
+
+    In a container with a CPU quota, the quota's cores are divided.
+    """
 
     has_agent_store: bool
     """TORCHELASTIC_USE_AGENT_STORE: torchrun already serves a store at MASTER_ADDR and MASTER_PORT."""
@@ -115,8 +118,11 @@ class Launch:
         return self.lighthouse is None and self.rank == 0
 
 
-def read_launch(master: tuple[str, int] | None = None) -> Launch:
-    """Read the Launch from Potluck's variables and torchrun's; `master`, from flags, overrides MASTER_ADDR and port."""
+def read_launch(master: tuple[str, int] | None = None, quota: int | None = None) -> Launch:
+    """Read the Launch from Potluck's variables and torchrun's; `master`, from flags, overrides MASTER_ADDR and port.
+
+    `quota`: how many threads a container allows all workers of this machine together; None without a quota.
+    """
     get = os.environ.get
     lighthouse, (gate, gate_run) = get("POTLUCK_LIGHTHOUSE"), read_gate()
     ranks = read_ranks(os.environ, master) if lighthouse is None else ranks_at_lighthouse(os.environ)
@@ -129,7 +135,7 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
         master=None if ranks.master_addr is None else (ranks.master_addr, ranks.master_port or DEFAULT_PORT),
         rank=ranks.rank,
         local_rank=ranks.local_rank,
-        num_threads=read_threads(),
+        num_threads=read_threads(quota),
         has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         keep=tuple(filter(None, (get("POTLUCK_KEEP") or "").split(","))),
         run=get("POTLUCK_RUN"),
@@ -144,13 +150,19 @@ def read_launch(master: tuple[str, int] | None = None) -> Launch:
     )
 
 
-def read_threads() -> int | None:
-    """How many threads a worker uses: Launch explains num_threads."""
+def read_threads(quota: int | None = None) -> int | None:
+    """How many threads a worker uses: Launch explains num_threads, read_launch the `quota`."""
     get = os.environ.get
     threads = int(get("POTLUCK_THREADS") or 0)
     if not threads and get("TORCHELASTIC_RUN_ID"):
-        threads = max(1, len(os.sched_getaffinity(0)) // int(get("LOCAL_WORLD_SIZE") or 1))
+        threads = _threads_of_each(int(get("LOCAL_WORLD_SIZE") or 1), quota)
     return threads or None
+
+
+def _threads_of_each(num_workers: int, quota: int | None) -> int:
+    """Threads for each of several workers on this machine: its cores, or a container's quota of them, divided."""
+    cores = len(os.sched_getaffinity(0))
+    return max(1, min(cores, quota or cores) // num_workers)
 
 
 def read_gate() -> tuple[str | None, str]:
@@ -207,9 +219,14 @@ def solo_variables(run: str | None, given: Mapping[str, str], *, resume: bool) -
     return {**run_variables(given), **named, **({"POTLUCK_RESUME": "1"} if resume else {})}
 
 
-def with_workers_of_one_machine(devices: list[str], port: int, more: Mapping[str, str]) -> list[dict[str, str]]:
-    """The environment variables of one worker for each device of this machine, as torchrun would set them."""
-    threads = max(1, len(os.sched_getaffinity(0)) // len(devices))
+def with_workers_of_one_machine(
+    devices: list[str], port: int, more: Mapping[str, str], quota: int | None = None
+) -> list[dict[str, str]]:
+    """The environment variables of one worker for each device of this machine, as torchrun would set them.
+
+    `quota`: how many threads a container allows all of them together; None without a quota.
+    """
+    threads = _threads_of_each(len(devices), quota)
     shared = {
         "WORLD_SIZE": str(len(devices)),
         "LOCAL_WORLD_SIZE": str(len(devices)),
@@ -243,11 +260,14 @@ def read_run_variables() -> list[str]:
     return [f"{name}={os.environ[name]}" for name in names if name in os.environ]
 
 
-def plain_solo_variables(more: Mapping[str, str], devices: Sequence[str]) -> dict[str, str]:
-    """This process's environment variables and `more`, for one of several processes that share this machine's cores."""
-    threads = max(1, len(os.sched_getaffinity(0)) // len(devices))
-    shared = {"GLOO_SOCKET_IFNAME": "lo", **({"OMP_NUM_THREADS": str(threads)} if len(devices) > 1 else {})}
-    return {**shared, **with_variables({**own_cards(devices), **more})}
+def plain_solo_variables(more: Mapping[str, str], devices: Sequence[str], quota: int | None = None) -> dict[str, str]:
+    """This process's environment variables and `more`, for one of several processes that share this machine's cores.
+
+    `quota`: how many threads a container allows all of them together; None without a quota.
+    """
+    is_shared = len(devices) > 1 or quota is not None
+    threads = {"OMP_NUM_THREADS": str(_threads_of_each(len(devices), quota))} if is_shared else {}
+    return {"GLOO_SOCKET_IFNAME": "lo", **threads, **with_variables({**own_cards(devices), **more})}
 
 
 def own_cards(devices: Sequence[str]) -> dict[str, str]:

@@ -33,6 +33,7 @@ from potluck.engine.telling import LinePrinter, MachineTeller, ScriptTeller, who
 from potluck.events.log import EventLog
 from potluck.events.types import RunStarted
 from potluck.gates.exposing import GateLine
+from potluck.machine.hardware import quota_threads
 from potluck.machine.usage import UsageMeter
 from potluck.measuring.step_timer import StepTimer
 
@@ -105,7 +106,7 @@ def start(
             raise SettingsError(f"{option} cannot be {value}", fix=f"give {option} a value of at least 1")
     if options.seed < 0:
         raise SettingsError(f"seed cannot be {options.seed}", fix="give seed a value of at least 0")
-    environment, launch = read_environment(), read_launch(options.master)
+    environment, launch = read_environment(), read_launch(options.master, quota_threads())
     tells = watch is None and launch.is_seen and not (quiet or environment.is_quiet)
 
     def make_watchers(folder: RunFolder) -> list[Watcher]:

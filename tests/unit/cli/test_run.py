@@ -83,3 +83,17 @@ def test_a_variable_that_no_worker_may_get_is_refused_before_anything_is_sent(wo
         run("--env", "RANK=1", "mine.py")
     with pytest.raises(PotluckError, match="LD_PRELOAD: it is read when"):
         run("--solo", "--env", "LD_PRELOAD=evil.so", "mine.py")
+
+
+def test_a_name_is_refused_where_there_is_no_run_folder(workplace):
+    (workplace / "mine.py").write_text("")
+    with pytest.raises(PotluckError, match="--plain --solo makes none") as told:
+        run("--plain", "--solo", "--experiment-name", "first", "mine.py")
+    assert told.value.fix == "leave --experiment-name out"
+
+
+def test_a_folder_is_no_script(workplace):
+    (workplace / "project").mkdir()
+    with pytest.raises(PotluckError, match="project is a folder, not a script") as told:
+        run("--plain", "--solo", "project")
+    assert "project/train.py" in told.value.fix

@@ -54,7 +54,7 @@ def test_other_programs_and_written_files_are_named():
 
 
 def test_the_run_has_failed_if_one_worker_has_and_its_cause_is_no_lost_connection():
-    closed = machine("rosa", 1.0, ended="failed", message="RuntimeError: Connection closed by peer")
+    closed = machine("rosa", 1.0, ended="failed", message="RuntimeError: [pair.cc:553] Connection closed by peer")
     crashed = machine("lily", 1.0, worker=1, ended="failed", message="ValueError: no data")
     assert PlainAccount.of([closed, crashed]).cause == "lily: ValueError: no data"
     assert PlainAccount.of([machine("rosa", 1.0, ended="stopped"), crashed]).ended == "failed"

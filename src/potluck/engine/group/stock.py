@@ -12,13 +12,13 @@ from datetime import timedelta
 from functools import cache
 from typing import Any
 
-import torch
 from torch import distributed
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torch.distributed import distributed_c10d as c10d
 
 from potluck.core.environment import Launch, read_meeting_point
 from potluck.core.errors import GroupError
+from potluck.engine.compute.device import use_threads
 from potluck.engine.group.launch import where_to_listen
 from potluck.engine.group.listening import Listening, make_store, open_gloo
 from potluck.gates.exposing import GateLine, TakenError
@@ -34,8 +34,7 @@ _Stock: Any = distributed.ProcessGroupGloo
 def stock_groups(launch: Launch) -> Iterator[None]:
     """Inside, `init_process_group` finds the run's store, and every Gloo group listens where the gate exposes it."""
     listening = where_to_listen(launch, "")
-    if launch.num_threads is not None:
-        torch.set_num_threads(launch.num_threads)
+    use_threads(launch.num_threads)
     with _gloo_on(listening), _store(launch, listening):
         try:
             yield

@@ -9,6 +9,7 @@ from typing import Any
 from potluck.core.disk import as_disk_error, is_full
 from potluck.core.environment import read_environment, read_launch
 from potluck.core.errors import PotluckError
+from potluck.machine.hardware import quota_threads
 from potluck.meeting.workers.messages import BuiltInTask, PlainTask, ScriptTask
 
 TRY_LATER = 75  # sysexits.h's EX_TEMPFAIL: the disk is full, and may have space again in a while
@@ -23,7 +24,7 @@ def work(task: BuiltInTask | ScriptTask | PlainTask, folder: Path) -> None:
         elif isinstance(task, PlainTask):
             from potluck.engine.group.stock import stock_groups  # noqa: PLC0415
 
-            with stock_groups(read_launch()):
+            with stock_groups(read_launch(quota=quota_threads())):
                 _run_script(folder / task.entry, task.arguments)
         else:
             _run_script(folder / task.entry, task.arguments)
