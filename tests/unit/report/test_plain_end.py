@@ -1,6 +1,7 @@
 """How a plain run ended: the host writes it into the run's folder, and report, runs and compare read it there."""
 
 import json
+import shutil
 
 import pytest
 import yaml
@@ -60,6 +61,9 @@ def test_a_run_that_lost_a_machine_has_failed_everywhere_and_names_the_machine(f
     assert "lily was lost: the host hears nothing from it any more" in report
     data = json.loads(potluck("report", "one", "--json").output)
     assert (data["status"], data["message"]) == ("failed", run.message)
+    shutil.copytree(folder.path, folder.path.with_name("two"))
+    compared = json.loads(potluck("compare", "one", "two", "--json").output)
+    assert [row["status"] for row in compared["runs"]] == ["failed", "failed"]
     write_end(RunFolder(folder.path.with_name("gone")), RunEnd("failed", ""))  # a folder that was deleted stays so
     assert not folder.path.with_name("gone").exists()
 
