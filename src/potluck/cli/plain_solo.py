@@ -8,7 +8,7 @@ from pathlib import Path
 from potluck.cli.crashes import fix_of_plain
 from potluck.cli.plain_processes import PlainProcesses, counted_stops
 from potluck.core.environment import plain_solo_variables
-from potluck.core.errors import MeetingError
+from potluck.core.errors import MeetingError, SettingsError
 from potluck.core.exit_codes import STOPPED
 from potluck.core.run_variables import parse_variables
 from potluck.core.shell_words import quote
@@ -29,7 +29,7 @@ def run_plain_solo(script: Path, arguments: Sequence[str], env: list[str], *, de
     from potluck.cli.saying import warn
     from potluck.engine.group.listening import make_store
 
-    own = plain_devices(find_devices()[0] if devices is None else read_devices(devices))
+    own = _choose(devices)
     warn(f"{script.name} on this machine: {counted(len(own), 'process', 'processes')}, for {', '.join(own)}")
     store = make_store(_ADDRESS)  # torch's own would listen on all addresses
     with tempfile.TemporaryDirectory(prefix="potluck-plain-") as folder, counted_stops() as num_stops:
@@ -59,6 +59,19 @@ def run_plain_solo(script: Path, arguments: Sequence[str], env: list[str], *, de
     if texts:
         raise _failure(script, texts, len(own))
     return 0
+
+
+def _choose(devices: str | None) -> list[str]:
+    """The devices that get a process; a card that is not here is refused: the script would train on the CPU instead."""
+    found, _ = find_devices()
+    own = plain_devices(found if devices is None else read_devices(devices))
+    absent = [one for one in own if one != "cpu" and not {one, f"{one}:0"} & set(found)]
+    if absent:
+        raise SettingsError(
+            f"--devices {devices}: there is no {absent[0]} on this machine; torch finds {', '.join(found)}",
+            fix=f"--devices {','.join(found)}; what torch needs for a card: potluck doctor",
+        )
+    return own
 
 
 def _failure(script: Path, texts: dict[int, str], num_processes: int) -> MeetingError:

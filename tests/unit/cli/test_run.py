@@ -97,3 +97,10 @@ def test_a_folder_is_no_script(workplace):
     with pytest.raises(PotluckError, match="project is a folder, not a script") as told:
         run("--plain", "--solo", "project")
     assert "project/train.py" in told.value.fix
+
+
+def test_a_card_that_is_not_here_is_refused_before_the_script_trains_on_the_cpu(workplace):
+    (workplace / "mine.py").write_text("")
+    with pytest.raises(PotluckError, match="there is no cuda:99 on this machine; torch finds ") as told:
+        run("--plain", "--solo", "--devices", "cuda:99", "mine.py")
+    assert "potluck doctor" in told.value.fix
