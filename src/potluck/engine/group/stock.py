@@ -67,7 +67,11 @@ def _gated(open_device: Callable[[], tuple[Any, GateLine | None, str]]) -> Any:
             options._devices = [open_device()[0]]
             options._timeout = timeout
             super().__init__(store, rank, size, options)
+            # torch hangs where DDP's reducer is the last to hold a group: the reducer's destructor keeps the GIL while
+            # it joins Gloo's threads, and one of these may want the GIL. So groups live as long as the process.
+            made.append(self)
 
+    made: list[GatedGloo] = []
     return GatedGloo
 
 
