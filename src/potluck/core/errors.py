@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 
 _FEW = 8  # up to this many known names, a fix lists them all
+_CLOSE = 0.6  # of difflib's ratio
 
 
 class PotluckError(Exception):
@@ -109,10 +110,15 @@ class MeasureError(PotluckError):
     """Something cannot be measured, or a profile cannot be read."""
 
 
+def is_close(word: str, known: "Iterable[str]") -> bool:
+    """Whether the word may be one of these, mistyped or not."""
+    return bool(get_close_matches(word, list(known), n=1, cutoff=_CLOSE))
+
+
 def did_you_mean(word: str, known: "Iterable[str]") -> str:
     """A fix for a mistyped name: the closest known name, and all known names if they are few or none is close."""
     known = sorted(known)
-    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    close = get_close_matches(word, known, n=1, cutoff=_CLOSE)
     choice = f"choose one of: {', '.join(known)}"
     if close and len(known) <= _FEW:
         return f"did you mean {close[0]!r}? {choice}"

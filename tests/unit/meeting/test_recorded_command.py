@@ -54,9 +54,10 @@ def test_machines_to_keep_are_part_of_the_command_that_repeats_a_run(workplace):
 @pytest.mark.parametrize(
     "task", [RunTask(bundle="0" * 64, entry="train.py", keep=["rosa", "lili"]), RunTask(settings={"keep": ["lili"]})]
 )
-def test_a_machine_to_keep_that_nobody_knows_is_refused_with_a_suggestion(state, task):  # noqa: F811
+def test_a_mistyped_machine_to_keep_is_refused_with_a_suggestion_and_one_that_may_join_is_not(state, task):  # noqa: F811
     with pytest.raises(MeetingError, match="no machine is called 'lili'") as told:
         is_awaited(state, RunRequest(task=task), 101.0)
     assert "did you mean 'lily'" in told.value.fix
     assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": ["lily"]})), 101.0)
+    assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": ["quince"]})), 101.0)
     assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": 5})), 101.0)

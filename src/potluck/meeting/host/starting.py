@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from potluck.core.errors import MeetingError, did_you_mean
+from potluck.core.errors import MeetingError, did_you_mean, is_close
 from potluck.core.torchrun_variables import plain_devices
 from potluck.meeting.host.changes import Changes
 from potluck.meeting.host.lighthouses import Lighthouses
@@ -115,8 +115,12 @@ class RunStarter:
 
 
 def is_awaited(state: HostState, request: RunRequest, now: float) -> bool:
-    """Whether a machine that the request includes is still getting ready; raises for a name that no machine has."""
-    for name in [*(request.machines or []), *request.without, *request.task.kept_machines]:
+    """Whether a machine that the request includes is still getting ready; raises for a name that no machine has.
+
+    A machine to keep may join later, so only a name that is almost another one's is refused.
+    """
+    kept = [name for name in request.task.kept_machines if is_close(name, state.machines)]
+    for name in [*(request.machines or []), *request.without, *kept]:
         if name not in state.machines:
             raise MeetingError(f"no machine is called {name!r}", fix=did_you_mean(name, state.machines))
     return "getting ready" in _wanted(state, request, now).values()
