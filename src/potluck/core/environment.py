@@ -161,7 +161,7 @@ def read_threads(quota: int | None = None) -> int | None:
 
 def _threads_of_each(num_workers: int, quota: int | None) -> int:
     """Threads for each of several workers on this machine: its cores, or a container's quota of them, divided."""
-    cores = len(os.sched_getaffinity(0))
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, min(cores, quota or cores) // num_workers)
 
 

@@ -9,7 +9,7 @@ from potluck.core.environment import plain_solo_variables, read_launch, with_wor
 
 @pytest.fixture(autouse=True)
 def eight_cores(workplace, monkeypatch):
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)), raising=False)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
 
 
