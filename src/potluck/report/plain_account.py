@@ -17,6 +17,7 @@ from potluck.events.types import WorkersUsed
 _APART = 1.3  # times busier, to be called the one that the others wait for
 _IDLE = 0.5
 _LITTLE_MB_PER_S = 1.0
+_SHORT_S = 5.0  # of a shorter run there is too little to say
 _OTHERS = 0.2  # of the cores: less is what a system does anyway
 
 
@@ -93,7 +94,7 @@ class PlainAccount:
 
     def verdict(self) -> str:
         """Who waited for whom, as far as it can be seen from outside; empty for one machine or too little to say."""
-        if len(self.machines) < 2 or self.seconds <= 0:
+        if len(self.machines) < 2 or self.seconds < _SHORT_S:
             return ""
         busiest = max(self.machines, key=lambda one: one.busy)
         if busiest.busy < _IDLE:
@@ -114,6 +115,8 @@ class PlainAccount:
 
     def other_programs(self) -> str:
         """Machines on which other programs took a good part of the processor; empty if there are none."""
+        if self.seconds < _SHORT_S:
+            return ""
         told = [
             f"{one.machine_cores - one.workers_cores:.1f} of {one.cores:g} cores on {one.machine}"
             for one in self.machines

@@ -5,9 +5,9 @@ from potluck.events.types import GpuUse, WorkersUsed
 from potluck.report.plain_account import PlainAccount
 
 
-def machine(name, busy_cores, *, worker=0, cores=4, gpus=(), sent=0, others=0.0, files=(), **more):
+def machine(name, busy_cores, *, worker=0, cores=4, gpus=(), sent=0, others=0.0, files=(), seconds=100.0, **more):
     used = WorkersUsed(
-        seconds=100.0,
+        seconds=seconds,
         cores=cores,
         workers_cpu_s=100 * busy_cores,
         machine_cpu_s=None if others is None else 100 * (busy_cores + others),
@@ -26,6 +26,13 @@ def test_the_others_wait_for_the_busiest():
     assert (
         account.verdict() == "every machine computes an equal share, and lily (75 % idle) waits for rosa, the slowest"
     )
+
+
+def test_of_a_short_run_there_is_too_little_to_say():
+    account = PlainAccount.of(
+        [machine("lily", 1.0, worker=1, seconds=2.0), machine("rosa", 1.0, others=3, seconds=2.0)]
+    )
+    assert account.verdict() == account.other_programs() == ""
 
 
 def test_a_gpu_counts_instead_of_the_cores():
