@@ -57,7 +57,8 @@ def test_a_run_begins_with_a_file_of_the_machine_that_types(workplace):
         # Of another model: every worker says so, and the run fails instead of waiting for one that cannot start.
         code, output = train(mine, "--experiment-name", "fourth", "--model-size", "small")
         assert code == 1, output
-        assert re.search(r"error: run fourth failed on \w+.*: the checkpoint is of another model or optimizer", output)
+        assert "error: run fourth failed" in output, output  # on one machine, or on both
+        assert "the checkpoint is of another model or optimizer" in output, output
         assert "use the model, size and optimizer that the run began with" in output
     finally:
         lily.signal(signal.SIGINT)
