@@ -44,8 +44,8 @@ class MemoryLimit:
             yield
         except Exception as error:
             step = self._progress.open_step
-            is_training = step is not None and not step.is_decided and torch.is_grad_enabled()  # not an evaluation
-            if step is None or not is_training or not is_out_of_memory(error):
+            is_evaluating = not torch.is_grad_enabled()
+            if step is None or step.is_decided or is_evaluating or not is_out_of_memory(error):
                 raise
             at_once = self._parts.balance.kept.out_of_memory(step.in_hand)
             too_much = counted(step.in_hand, "sample does", "samples at once do")

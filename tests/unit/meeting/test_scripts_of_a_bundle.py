@@ -32,6 +32,16 @@ def assignment(task, plain=None):
     )
 
 
+def home_with_bundle(folder):
+    """A machine's home whose cache holds the bundle of one script, train.py; and the bundle."""
+    (folder / "code").mkdir()
+    (folder / "code" / "train.py").write_text("pass")
+    bundle = pack(folder / "code", folder / "code" / "train.py")
+    home = Home(folder / "home")
+    BundleCache(home.bundles_dir).put(bundle.hash, bundle.data)
+    return home, bundle
+
+
 @pytest.mark.parametrize("bundle", [None, "0" * 64], ids=["without a bundle", "with a bundle"])
 @pytest.mark.parametrize("entry", OUTSIDE)
 def test_a_script_outside_its_bundle_is_refused_by_host_and_machine(service, tmp_path, entry, bundle):  # noqa: F811
@@ -46,11 +56,7 @@ def test_a_script_outside_its_bundle_is_refused_by_host_and_machine(service, tmp
 
 
 def test_a_script_that_its_bundle_does_not_hold_is_refused_by_the_machine(tmp_path):
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "train.py").write_text("pass")
-    bundle = pack(tmp_path / "code", tmp_path / "code" / "train.py")
-    home = Home(tmp_path / "home")
-    BundleCache(home.bundles_dir).put(bundle.hash, bundle.data)
+    home, bundle = home_with_bundle(tmp_path)
     assert check_script(RunTask(entry="train.py", bundle=bundle.hash)).entry == "train.py"
     assert fetch_script(MEMBERSHIP, home, assignment(RunTask(entry="train.py", bundle=bundle.hash))).is_dir()
     with pytest.raises(BundleError, match="no script"):
@@ -58,11 +64,7 @@ def test_a_script_that_its_bundle_does_not_hold_is_refused_by_the_machine(tmp_pa
 
 
 def test_what_a_plain_script_saved_stays_when_another_run_has_its_name(tmp_path):
-    (tmp_path / "code").mkdir()
-    (tmp_path / "code" / "train.py").write_text("pass")
-    bundle = pack(tmp_path / "code", tmp_path / "code" / "train.py")
-    home = Home(tmp_path / "home")
-    BundleCache(home.bundles_dir).put(bundle.hash, bundle.data)
+    home, bundle = home_with_bundle(tmp_path)
     task = RunTask(entry="train.py", bundle=bundle.hash, is_plain=True)
     plain = PlainPlace(master="lily", node_rank=0, num_nodes=1, world_size=1)
     folder = fetch_script(MEMBERSHIP, home, assignment(task, plain))

@@ -24,6 +24,7 @@ def plain_environments(
     interface that leads to the other machines, unless the user has chosen one.
     """
     membership = place.membership
+    of_nccl = _nccl_variables(membership.machine, assignment, gates, log_folder)
     addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
     shared = {
         **own_cards(assignment.devices),
@@ -40,7 +41,7 @@ def plain_environments(
         shared["POTLUCK_GRADIENT_ADDRESS"] = address
         shared["GLOO_SOCKET_IFNAME"] = interface_with(address) or "lo"
     return {
-        rank: _nccl_variables(membership.machine, rank, assignment, gates, log_folder)
+        rank: of_nccl.get(rank, {})
         | shared
         | torchrun_variables(
             run=assignment.run,
@@ -57,16 +58,23 @@ def plain_environments(
 
 
 def _nccl_variables(
-    machine: str, rank: int, assignment: Assignment, gates: GateOrders, log_folder: Path
-) -> dict[str, str]:
+    machine: str, assignment: Assignment, gates: GateOrders, log_folder: Path
+) -> dict[int, dict[str, str]]:
+    """By rank: each worker has a log of its own for NCCL's messages."""
     if all(device == "cpu" for device in assignment.devices):
         return {}
     members = gates.runs.get(assignment.run_id, [])
     others = [one.addresses[0] for one in gates.members if one.machine in members and one.machine != machine]
     given = {**read_nccl_variables(), **parse_variables(assignment.task.env_words)}
-    return nccl_defaults(
-        {**read_nccl_files(named=given.get("NCCL_CONF_FILE", "")), **given},
-        interface=interface_to_all(others) if others else "",
-        has_infiniband=bool(infiniband_devices()),
-        debug_file=log_folder / f"{machine}-{rank}.nccl.log",
-    )
+    known = {**read_nccl_files(named=given.get("NCCL_CONF_FILE", "")), **given}
+    interface = interface_to_all(others) if others else ""
+    has_infiniband = bool(infiniband_devices())
+    return {
+        rank: nccl_defaults(
+            known,
+            interface=interface,
+            has_infiniband=has_infiniband,
+            debug_file=log_folder / f"{machine}-{rank}.nccl.log",
+        )
+        for rank in assignment.workers
+    }

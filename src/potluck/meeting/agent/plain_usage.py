@@ -56,9 +56,8 @@ class PlainUsage:
         self._locks = {rank: run_folder / "logs" / f"{machine}-{rank}.lock" for rank in assignment.workers}
         self._meter = UsageMeter(every_s=_EVERY_S, read_rates=lambda: ("", {}))
         self._cores = read_processor().usable_cores
-        self._knows_others = (
-            quota_cores() is None
-        )  # under a quota, the system's times are those of other containers too
+        # Under a quota, the system's times are those of other containers too.
+        self._knows_others = quota_cores() is None
         self._potluck_before_s = self._potluck_cpu_s()
         self._sums = _Sums()
         self._began_at = time.time()
