@@ -12,7 +12,6 @@ import argparse
 import json
 import shutil
 import statistics
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -22,8 +21,9 @@ from benchmarks import ddp_baseline
 from benchmarks.support.balanced_run import Order, train
 from benchmarks.support.crew import gather
 from benchmarks.support.distance import distances, steps_of, steps_until
+from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import LabMachines
-from lab import Lab, LabError
+from lab import Lab
 from potluck.events.log import read_records
 from potluck.events.state import replay
 from potluck.planning.policies import POLICIES
@@ -65,10 +65,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     parser.add_argument("--keep", type=Path, help="a new folder that gets a run folder of each policy")
     options = parser.parse_args()
-    try:
+    with exit_on_lab_error():
         figures = measure(options)
-    except LabError as error:
-        sys.exit(f"error: {error}")
     if options.json:
         print(json.dumps(figures))
 

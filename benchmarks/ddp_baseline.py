@@ -25,8 +25,9 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
+from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import READY_S, LabMachines, wait_for_all, wait_for_go
-from lab import Lab, LabError
+from lab import Lab
 
 PORT = "29599"  # 29500 is the port of a gate, which an earlier run of Potluck in this lab may have left open
 RESULT = "result: "
@@ -184,10 +185,8 @@ def main() -> None:
     if options.worker:
         work(options)
         return
-    try:
+    with exit_on_lab_error():
         figures = measure(options)
-    except LabError as error:
-        sys.exit(f"error: {error}")
     if options.json:
         print(json.dumps(figures))
 

@@ -16,8 +16,9 @@ import msgspec
 import torch
 from torch.distributed import ProcessGroupGloo, TCPStore  # type: ignore[attr-defined]
 
+from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import LabMachines, wait_for_all, wait_for_go
-from lab import Lab, LabError
+from lab import Lab
 from potluck.engine.group.addresses import address_towards
 from potluck.measuring.link_sweep import sweep_links
 from potluck.planning.costs import LinkProfile
@@ -87,10 +88,8 @@ def main() -> None:
     if options.worker:
         work(options.go)
         return
-    try:
+    with exit_on_lab_error():
         swept = measure(options.cluster)
-    except LabError as error:
-        sys.exit(f"error: {error}")
     for name, link in {**swept.pairs, "ring": swept.ring}.items():
         print(f"{name:>14} {rate_text(link.bandwidth_bytes_per_s):>14}, {seconds_text(link.latency_s)} a hop")
     if options.json:

@@ -22,6 +22,7 @@ from typing import Any
 
 from benchmarks import links
 from benchmarks.support.crew import LIGHTHOUSE, PORT, worker_variables
+from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import READY_S, ROOT, LabMachines, wait_for_all
 from lab import Lab, LabError, Process
 from potluck.events.log import read_records
@@ -70,10 +71,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
     workload = Workload(options.model, options.model_size, options.batch, options.steps)
-    try:
+    with exit_on_lab_error():
         figures = measure(options.cluster, workload, rounds=options.rounds, keep=options.keep)
-    except LabError as error:
-        sys.exit(f"error: {error}")
     for row in figures["rows"]:
         print(
             f"{row['from']:>28}: predicted {row['predicted_samples_per_s']:7.1f} samples/s, "

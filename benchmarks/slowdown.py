@@ -18,6 +18,7 @@ from pathlib import Path
 from benchmarks.support.balanced_run import Order, train
 from benchmarks.support.crew import LabCrew
 from benchmarks.support.distance import distances, steps_of, steps_until
+from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import READY_S
 from lab import Lab, LabError
 from potluck.events.log import read_records
@@ -36,10 +37,8 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=512, help="global batch")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
-    try:
+    with exit_on_lab_error():
         steps_s, off, changes, edges = run(options.cluster, options.steps, options.batch)
-    except LabError as error:
-        sys.exit(f"error: {error}")
     figures: dict[str, object] = {"benchmark": "slowdown", "cluster": options.cluster, "global_batch": options.batch}
     missed = False
     for name, (start, end) in zip(("usual", "slowed", "freed"), pairwise([0, *edges, len(steps_s)]), strict=True):

@@ -18,6 +18,14 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uplink:
+    """The one link between the switches of two networks, as between two homes that share one range of addresses."""
+
+    networks: tuple[str, str]
+    rate_bits_per_s: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeadEnd:
     """A bridge with an address and nothing attached, like docker0 on a machine without containers."""
 
@@ -69,6 +77,7 @@ class Cluster:
 
     name: str
     machines: tuple[MachineSpec, ...]
+    uplinks: tuple[Uplink, ...] = ()
 
     @property
     def cores(self) -> float:

@@ -9,7 +9,7 @@ import yaml
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from lab import quantities
-from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, DeadEnd, Disk, FirewallRule, Link, MachineSpec
+from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, DeadEnd, Disk, FirewallRule, Link, MachineSpec, Uplink
 from lab.errors import ClusterFileError, did_you_mean
 
 SHIPPED_DIR = Path(__file__).parent / "clusters"
@@ -91,6 +91,7 @@ class MachineEntry(_Part):
     cores: Annotated[float, Field(ge=0.001, le=1024)]
     memory: Size | None = None
     link: Rate | None = None
+    network: InterfaceName = MAIN_NETWORK
     mtu: Annotated[int, Field(ge=576, le=65535)] = 1500
     hostname: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9.-]{0,62}$")] | None = None
     resolves: bool | tuple[str, ...] = True
@@ -102,10 +103,18 @@ class MachineEntry(_Part):
     behind: MachineName | None = None
 
 
+class UplinkEntry(_Part):
+    """The link between the switches of two networks."""
+
+    networks: tuple[InterfaceName, InterfaceName]
+    link: Rate | None = None
+
+
 class ClusterEntry(_Part):
     """The whole file."""
 
     machines: Annotated[tuple[MachineEntry, ...], Field(min_length=1, max_length=250)]
+    uplinks: tuple[UplinkEntry, ...] = ()
 
 
 def shipped_clusters() -> list[str]:
@@ -164,11 +173,49 @@ def _cluster_from(entry: ClusterEntry, source: str, name: str) -> Cluster:
                     fix=did_you_mean(other, names),
                 )
         _check_behind(entry, machine, f"{source}: {where}.behind")
-    return Cluster(name=name, machines=tuple(_machine_from(machine, names) for machine in entry.machines))
+    _check_uplinks(entry, source)
+    return Cluster(
+        name=name,
+        machines=tuple(_machine_from(machine, names) for machine in entry.machines),
+        uplinks=tuple(Uplink(networks=one.networks, rate_bits_per_s=one.link) for one in entry.uplinks),
+    )
+
+
+def _check_uplinks(entry: ClusterEntry, source: str) -> None:
+    """Refuse uplinks to nowhere, a second way between two networks, and a network that no uplink joins to the rest.
+
+    Two ways between two switches are a loop, in which every broadcast would go round for ever.
+    """
+    networks = dict.fromkeys([MAIN_NETWORK, *(machine.network for machine in entry.machines if not machine.behind)])
+    group = {network: network for network in networks}  # networks with the same value are joined
+    for index, uplink in enumerate(entry.uplinks):
+        where = f"{source}: uplinks[{index}].networks"
+        for network in uplink.networks:
+            if network not in networks:
+                raise ClusterFileError(
+                    f"{where}: no machine's eth0 is on {network!r}", fix=did_you_mean(network, networks)
+                )
+        one, other = (group[network] for network in uplink.networks)
+        if one == other:
+            raise ClusterFileError(
+                f"{where}: {' and '.join(uplink.networks)} are joined already", fix="remove this uplink"
+            )
+        group = {network: one if joined == other else joined for network, joined in group.items()}
+    for network, joined in group.items():
+        if joined != group[MAIN_NETWORK]:
+            raise ClusterFileError(
+                f"{source}: no uplink joins {network!r} to {MAIN_NETWORK!r}",
+                fix=f"add uplinks: [{{networks: [{MAIN_NETWORK}, {network}], link: 20mbit}}]",
+            )
 
 
 def _check_behind(entry: ClusterEntry, machine: MachineEntry, where: str) -> None:
     """Refuse a machine that is behind itself, or behind a machine that is behind a gateway, too."""
+    if machine.behind and machine.network != MAIN_NETWORK:
+        raise ClusterFileError(
+            f"{where}: {machine.name} is on the network behind {machine.behind}, not on {machine.network!r}",
+            fix="remove network: or behind: there",
+        )
     outer = next((other for other in entry.machines if other.name == machine.behind), None)
     if outer is machine:
         raise ClusterFileError(f"{where}: {machine.name} is behind itself", fix="name a router or another machine")
@@ -180,7 +227,7 @@ def _check_behind(entry: ClusterEntry, machine: MachineEntry, where: str) -> Non
 
 def _machine_from(entry: MachineEntry, names: list[str]) -> MachineSpec:
     resolves = tuple(names) if entry.resolves is True else entry.resolves or ()
-    main = Link(interface=MAIN_INTERFACE, network=MAIN_NETWORK, rate_bits_per_s=entry.link, mtu=entry.mtu)
+    main = Link(interface=MAIN_INTERFACE, network=entry.network, rate_bits_per_s=entry.link, mtu=entry.mtu)
     extra = [
         Link(interface=one.name, network=one.network, rate_bits_per_s=one.link, mtu=one.mtu)
         for one in entry.interfaces
@@ -226,6 +273,7 @@ def _explain(error: ValidationError, source: str, data: Any) -> ClusterFileError
 def _known_keys(location: tuple[int | str, ...]) -> list[str]:
     nested: dict[str, type[BaseModel]] = {
         "machines": MachineEntry,
+        "uplinks": UplinkEntry,
         "disks": DiskEntry,
         "interfaces": InterfaceEntry,
         "firewall": FirewallEntry,

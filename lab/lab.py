@@ -23,6 +23,7 @@ from lab.namespaces import ProcessId, boot_id, children_in_new_pid_namespace, jo
 from lab.process import Process
 from lab.record import STATE_DIR, LabRecord, MachineRecord, PortRecord
 from lab.schedule import Action, Scheduled
+from lab.uplink import UplinkCable
 
 HOLDER = Path(__file__).with_name("holder.py")
 SWITCH = "switch"
@@ -45,6 +46,7 @@ class Lab:
         self._state_dir = state_dir
         self._record: LabRecord | None = None
         self._machines: dict[str, Machine] = {}
+        self.uplinks: tuple[UplinkCable, ...] = ()
         self._holders: list[subprocess.Popen[bytes]] = []
         self._scheduled: list[Scheduled] = []
 
@@ -159,6 +161,7 @@ class Lab:
                     self._machines[machine.name].limit_rate(link.rate_bits_per_s, link.interface)
             if machine.firewall:
                 self._machines[machine.name].set_firewall(machine.firewall)
+        self.uplinks = tuple(UplinkCable(switch, index, one) for index, one in enumerate(self.cluster.uplinks))
         for gateway in wiring.plan_gateways(self.cluster):
             self._translate(gateway, switch, pids)
 

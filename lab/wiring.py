@@ -4,7 +4,7 @@ import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, FirewallRule, Link, MachineSpec
+from lab.cluster import MAIN_INTERFACE, MAIN_NETWORK, Cluster, FirewallRule, Link, MachineSpec, Uplink
 
 # All labs can have these addresses: no interface of a lab is in the computer's own network namespace.
 LAB_ADDRESSES = ipaddress.IPv4Network("10.77.0.0/16")
@@ -61,8 +61,10 @@ def inner_network(gateway: str) -> str:
 
 def _subnets(cluster: Cluster, networks: Sequence[str]) -> dict[str, ipaddress.IPv4Network]:
     bridges = {inner_network(name) for name in cluster.gateways if cluster.is_machine(name)}
-    rest = [one for one in dict.fromkeys([MAIN_NETWORK, *networks]) if one not in bridges]
+    joined = {network for uplink in cluster.uplinks for network in uplink.networks} - {MAIN_NETWORK}
+    rest = [one for one in dict.fromkeys([MAIN_NETWORK, *networks]) if one not in bridges | joined]
     return {
+        **dict.fromkeys(joined, next(LAB_ADDRESSES.subnets(new_prefix=24))),
         **dict.fromkeys(bridges, BRIDGE_ADDRESSES),
         **dict(zip(rest, LAB_ADDRESSES.subnets(new_prefix=24), strict=False)),
     }
@@ -158,6 +160,22 @@ def switch_batch(ports: Sequence[Port], holder_pids: Mapping[str, int]) -> str:
             f"link set {port.name} master {port.link.network} up",
         ]
     return _batch(lines)
+
+
+def uplink_ends(index: int) -> tuple[str, str]:
+    """The names of the two ports of a cluster's uplink, on the switches of its first and its second network."""
+    return f"uplink{index + 1}a", f"uplink{index + 1}b"
+
+
+def uplink_batch(index: int, uplink: Uplink) -> str:
+    """For `ip -batch` in the switch's namespace: a cable between the switches of two networks."""
+    near, far = uplink_ends(index)
+    return _batch(
+        [
+            f"link add {near} type veth peer name {far}",
+            *(f"link set {end} master {network} up" for end, network in zip((near, far), uplink.networks, strict=True)),
+        ]
+    )
 
 
 def machine_batch(machine: MachineSpec, ports: Sequence[Port]) -> str:

@@ -11,6 +11,7 @@ ON_LOOPBACK = {
     "many_agents": ["--agents", "4", "--seconds", "3", "--events", "10", "--core", "-1", "--json"],
     "overhead": ["--only", "mlp_50ms", "--seconds", "1", "--json"],
     "plain_loop": ["--steps", "12", "--json"],
+    "tuned": ["--models", "simple_cnn", "--threads", "1", "--rounds", "2", "--json"],
     "replay_size": ["--workers", "3", "--events", "3000"],
 }
 IN_THE_LAB = {
@@ -21,6 +22,10 @@ IN_THE_LAB = {
     "overlap": ["--steps", "4", "--batch", "400", "--json"],
     "prediction": ["--rounds", "1", "--steps", "4", "--batch", "32", "--model-size", "tiny", "--json"],
     "private": ["--only", "pair_reduce", "--json"],
+    "slow_links": [
+        *("--cluster", "wifi", "--rows", "1000", "--batch", "16", "--modes", "exact", "--window", "2", "--seeds", "1"),
+        *("--steps", "6", "--solo-seconds", "1", "--json"),
+    ],
     "slowdown": ["--cluster", "pair", "--steps", "18", "--batch", "32", "--json"],
 }
 BY_TESTS_OF_THEIR_OWN = {

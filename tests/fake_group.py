@@ -16,8 +16,8 @@ class FakeGroup(SoloGroup):
         self._parts = iter(parts)
         self.begun = []
 
-    def begin(self, step, batch_of):
-        whole = super().begin(step, batch_of)
+    def begin(self, step, order):
+        whole = super().begin(step, order)
         start, stop = next(self._parts, (whole.start, whole.stop))
         self._part = Slice(step, start, stop)
         self.begun.append(self._part)

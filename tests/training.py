@@ -28,6 +28,8 @@ def make_optimizer(name, model):
     match name:
         case "sgd":
             return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+        case "plain sgd":
+            return torch.optim.SGD(model.parameters(), lr=0.1)
         case "adamw":
             return torch.optim.AdamW(model.parameters(), lr=0.01)
 

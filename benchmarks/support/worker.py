@@ -23,6 +23,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=24)
     parser.add_argument("--pause", type=float, default=0.02, help="seconds a step, so that a run lasts")
+    parser.add_argument("--exchange", default="exact", help="how gradients travel")
     options = parser.parse_args()
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(1)
@@ -32,7 +33,7 @@ def main() -> None:
     model = nn.Sequential(nn.Linear(NUM_FEATURES, 256), nn.ReLU(), nn.Linear(256, 10)).double()
     inner = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
     # A model so small is trained fastest by one machine alone; here all must stay.
-    with potluck.start("run", device="cpu", keep=["rosa", "lily", "fern"]) as run:
+    with potluck.start("run", device="cpu", keep=["rosa", "lily", "fern"], exchange=options.exchange) as run:
         prepared, optimizer = run.prepare(model, inner)
         loader = run.loader(data, global_batch=options.batch)
         for _ in run.epochs(1 + options.steps * options.batch // NUM_SAMPLES, max_steps=options.steps):

@@ -34,8 +34,8 @@ def _waiting_if(is_wanted):
     """HostStaging.sum, after which backward waits for the bucket's copies and exchange before it goes on."""
     begin = HostStaging.sum
 
-    def begin_and_wait(staging, tensor):
-        done = begin(staging, tensor)
+    def begin_and_wait(staging, tensor, **which):
+        done = begin(staging, tensor, **which)
         if is_wanted():
             done.wait()
         return done

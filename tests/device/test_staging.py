@@ -9,7 +9,7 @@ import ctypes
 import torch, standin_device
 from potluck.engine.group import staging
 
-def doubled(tensor):
+def doubled(tensor, is_last):
     done = torch.futures.Future()
     done.set_result(tensor.mul_(2))
     return done
@@ -24,7 +24,7 @@ def sums(change):
         # A device computes later, in the order of its stream: here slow copies stand for backward.
         torch.zeros(200_000, device="standin:1").copy_(torch.ones(200_000).pin_memory(), non_blocking=True)
         gradient.copy_(torch.full((50_000,), float(number)).pin_memory(), non_blocking=True)
-        own.sum(gradient).wait()
+        own.sum(gradient, is_last=True).wait()
         found.append(gradient.unique().tolist())
     return found
 """
@@ -49,7 +49,7 @@ class NoEvent:
 
 def forget_copy(own):
     exchange = own._exchange
-    own._exchange = lambda tensor, host, copied, done: exchange(tensor, host, NoEvent(), done)
+    own._exchange = lambda tensor, host, copied, done, is_last: exchange(tensor, host, NoEvent(), done, is_last=is_last)
 assert sums(forget_copy) != RIGHT
 
 def forget_way_back(own):
@@ -64,12 +64,12 @@ assert sums(forget_way_back) != RIGHT
 
 def test_an_error_in_the_exchange_is_raised_where_the_sum_is_waited_for(python):
     python(f"""{SUM_TWICE}
-def refused(tensor): raise ValueError("no exchange")
-def refused_later(tensor): return doubled(tensor).then(lambda done: refused(tensor))
+def refused(tensor, is_last): raise ValueError("no exchange")
+def refused_later(tensor, is_last): return doubled(tensor, is_last).then(lambda done: refused(tensor, is_last))
 for failing in (refused, refused_later):
     own = staging.HostStaging(torch.device("standin:0"), failing)
     try:
-        own.sum(torch.ones(3, device="standin:0")).wait()
+        own.sum(torch.ones(3, device="standin:0"), is_last=True).wait()
     except (ValueError, RuntimeError) as error:
         assert "no exchange" in str(error)
     else:

@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from lab import Lab, LabError, load_cluster, parse_cluster
-from lab.cluster import DeadEnd, Link
+from lab.cluster import DeadEnd, Link, Uplink
 from lab.cluster_file import shipped_clusters
 from lab.quantities import rate_bits_per_s, show_size, size_bytes
+from lab.wiring import plan_ports
 
 EVERYTHING = """
 machines:
@@ -33,6 +34,7 @@ machines:
 def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
     assert shipped_clusters() == [
         "bridge",
+        "crawl",
         "dsl",
         "guarded",
         "laptops",
@@ -41,11 +43,12 @@ def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
         "oneway",
         "pair",
         "twins",
+        "uplink",
         "wifi",
     ]
     cores = {name: [machine.cores for machine in load_cluster(name).machines] for name in shipped_clusters()}
     assert cores["pair"] == [1.0, 0.3]
-    assert cores["laptops"] == cores["wifi"] == cores["dsl"] == [0.8, 0.4, 0.2]
+    assert cores["laptops"] == cores["wifi"] == cores["dsl"] == cores["crawl"] == [0.8, 0.4, 0.2]
     assert [machine.name for machine in load_cluster("laptops").machines] == ["rosa", "lily", "fern"]
     rates = {
         name: {link.rate_bits_per_s for machine in load_cluster(name).machines for link in machine.links}
@@ -58,8 +61,19 @@ def test_shipped_clusters_are_those_that_the_benchmarks_name() -> None:
         "twins": {10**9},
         "wifi": {10**8},
         "dsl": {2 * 10**7},
+        "crawl": {10**7},
+        "uplink": {10**9},
         **{key: {10**9} for key in ("bridge", "guarded", "nat", "oneway")},
     }
+
+
+def test_uplink_is_two_homes_with_one_slow_way_between_them() -> None:
+    uplink = load_cluster("uplink")
+    homes = [machine.links[0].network for machine in uplink.machines]
+    assert homes == ["lan", "lan", "far", "far"]
+    assert uplink.uplinks == (Uplink(networks=("lan", "far"), rate_bits_per_s=2 * 10**7),)
+    assert uplink.cores == pytest.approx(1.7)
+    assert [port.address for port in plan_ports(uplink)] == [f"10.77.0.{number}/24" for number in (1, 2, 3, 4)]
 
 
 def test_mixed_has_the_proportions_of_the_four_machines_it_stands_for() -> None:
@@ -116,6 +130,23 @@ WRONG = {
         "every machine has eth0 already",
         "docs/lab.md",
     ),
+    "machines: [{name: a, cores: 1, network: far}]": (
+        "no uplink joins 'far' to 'lan'",
+        "add uplinks: [{networks: [lan",
+    ),
+    "machines: [{name: a, cores: 1, network: far, behind: b}]": ("a is on the network behind b", "remove network:"),
+    "{machines: [{name: a, cores: 1, network: far}], uplinks: [{networks: [lan, fra]}]}": (
+        "uplinks[0].networks: no machine's eth0 is on 'fra'",
+        "did you mean 'far'?",
+    ),
+    "{machines: [{name: a, cores: 1, network: far}], uplinks: [{networks: [lan, far]}, {networks: [far, lan]}]}": (
+        "uplinks[1].networks: far and lan are joined already",
+        "remove this uplink",
+    ),
+    "{machines: [{name: a, cores: 1}], uplinks: [{network: [lan, far]}]}": (
+        "uplinks[0].network is not a key",
+        "did you mean 'networks'?",
+    ),
     "machines: [": ("is not YAML", "mend that line"),
     "": ("holds no machines", "begin the file with machines:"),
 }
@@ -136,7 +167,7 @@ def test_a_cluster_that_is_not_there_is_refused_with_those_that_are(tmp_path: Pa
         load_cluster("laptop")
     with pytest.raises(LabError, match="No such file") as caught:
         load_cluster(tmp_path / "none.yaml")
-    assert "bridge, dsl, guarded, laptops, mixed, nat, oneway, pair, twins, wifi" in caught.value.fix
+    assert "bridge, crawl, dsl, guarded, laptops, mixed, nat, oneway, pair, twins, uplink, wifi" in caught.value.fix
 
 
 def test_a_lab_is_not_called_what_a_path_cannot_hold() -> None:

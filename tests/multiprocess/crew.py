@@ -101,6 +101,14 @@ def finish(workers, timeout_s=100):
     return [output for _, output in ends]
 
 
+def end(workers):
+    """Kill those that a test has left running."""
+    for worker in workers:
+        if worker.process._popen is not None:
+            worker.kill()
+            worker.process.join()
+
+
 def result(folder, name, run):
     return torch.load(folder / name / f"{run}.pt", weights_only=True)
 

@@ -8,7 +8,7 @@ import pytest
 from potluck.core.run_folder import RunFolder
 from potluck.events.log import read_records
 from potluck.events.types import EpochEnded, MachineBenched, MachineUnbenched, Notice, StepCommitted
-from tests.multiprocess.crew import Worker, environment, finish, largest_difference, lighthouses, result
+from tests.multiprocess.crew import Worker, end, environment, finish, largest_difference, lighthouses, result
 
 BASE = {"run": "run", "num_samples": 800, "global_batch": 16, "epochs": 40}  # 50 steps and a checkpoint an epoch
 NUM_STEPS = 2000
@@ -26,10 +26,7 @@ def pair(tmp_path):
             scenario = {**BASE, **more, "environment": variables, "result": str(tmp_path / name / "run.pt")}
             workers.append(Worker(tmp_path, name, [scenario]))
         yield workers
-        for worker in workers:
-            if worker.process._popen is not None:
-                worker.kill()
-                worker.process.join()
+        end(workers)
 
 
 @pytest.fixture(scope="module")

@@ -23,12 +23,12 @@ MEAN_OVER_WORKERS = f"""{IN_WORKERS}
     Step.add = weigh_all_alike
 """
 ONE_SUM_IS_OFF = f"""{IN_WORKERS}
-    from potluck.engine.group.gradients import GradientExchange
-    note_end = GradientExchange._note_end
+    from potluck.engine.group.gradient_wire import GradientWire
+    note_end = GradientWire._note_end
     def scaled(self, tensor, done):
         is_gradient = tensor.dtype.itemsize == 4 and os.environ.get("POTLUCK_WORKER") == "1"
         return note_end(self, tensor.mul_(1.001) if is_gradient else tensor, done)
-    GradientExchange._note_end = scaled
+    GradientWire._note_end = scaled
 """
 
 

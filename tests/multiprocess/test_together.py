@@ -11,6 +11,7 @@ import torch
 from potluck.engine.order.position import DataOrder
 from tests.multiprocess.crew import (
     Worker,
+    end,
     environment,
     finish,
     largest_difference,
@@ -52,16 +53,27 @@ class Crew:
         self.chance = chance
         self.policy = "dynamic" if chance is None else chance.choice(["dynamic", "proportional"])
 
-    def start(self, number, **changes):
+    def start(self, number, share=None, **changes):
         name = f"worker{number}"
         if self.chance is not None:
             changes |= {
                 "pause_s": self.chance.uniform(0.01, 0.03),
                 "options": {"load_balance_policy": self.policy, **KEPT},
             }
-        variables = environment(self.address, number, expected=self.expected)
+        variables = environment(self.address, number, share=share, expected=self.expected)
         self.workers[number] = Worker(self.folder, name, [scenario(self.folder, name, variables, **changes)])
         return self.workers[number]
+
+    def kill_and_restart(self, chance, at, num_kills, most_steps):
+        """Kill a worker at random now and then, except the first, and start it again."""
+        for _ in range(num_kills):
+            at += chance.randint(8, most_steps)
+            self.workers[0].wait_for_step("run", at)
+            number = chance.choice([1, 2])
+            self.workers[number].kill()
+            self.workers[number].finish()
+            time.sleep(chance.random())
+            self.start(number)
 
     def finish(self):
         finish(list(self.workers.values()))
@@ -77,10 +89,7 @@ def crew(tmp_path, request):
         for number in range(3):
             together.start(number)
         yield together
-        for worker in together.workers.values():
-            if worker.process._popen is not None:
-                worker.kill()
-                worker.process.join()
+        end(together.workers.values())
 
 
 def check(results, alone):
@@ -169,17 +178,8 @@ def committed_ids(folder, survivor):
 
 @pytest.mark.timeout(150)
 def test_every_sample_counts_exactly_once_through_kills_and_joins(crew, alone, fault_seed):
-    chance = random.Random(fault_seed)
     order = DataOrder(80, 16, seed=5)
-    at = 5
-    for _ in range(3):
-        at += chance.randint(8, 25)
-        crew.workers[0].wait_for_step("run", at)
-        number = chance.choice([1, 2])
-        crew.workers[number].kill()
-        crew.workers[number].finish()
-        time.sleep(chance.random())
-        crew.start(number)
+    crew.kill_and_restart(random.Random(fault_seed), at=5, num_kills=3, most_steps=25)
     check(crew.finish(), alone)
     found = committed_ids(crew.folder, crew.workers[0])
     assert sorted(found) == list(range(NUM_STEPS))

@@ -8,6 +8,12 @@ import torch
 from torch import nn
 
 import potluck
+from potluck.engine.compute import outer_step
+from potluck.engine.group import round_terms, rounds
+from potluck.engine.group.gradients import GradientExchange
+from potluck.engine.group.leased import LeasedGroup
+from potluck.engine.group.rounds import RoundsGroup
+from potluck.engine.order.position import Slice
 from tests.training import NUM_CLASSES, NUM_FEATURES, make_data, make_mlp, make_optimizer
 
 
@@ -45,17 +51,68 @@ def make_model(kind):
 
 
 def note_used_samples(run, used, path):
-    """Write which samples this worker brings to a step, before its gradients leave: then the others may commit it."""
-    announce = run._parts.group.announce
+    """Write which samples this worker brings to a step or a round, before its numbers leave: then others may commit it.
 
-    def announce_and_note(*args, **kwargs):
-        part = announce(*args, **kwargs)
+    `used`: the samples that the script has really trained on since the last commit. Those of a round that this worker
+    leaves do not count; after a failed exchange they are brought again.
+    """
+    group, counted = run._parts.group, []
+    begin, commit, commit_alone = GradientExchange.begin, group.commit, LeasedGroup.commit
+
+    def note(step, brought):
         with open(path, "a") as file:  # noqa: PTH123
-            file.write(json.dumps([part.step, run._parts.group.quorum_id, used if part.num_samples else []]) + "\n")
-        used.clear()
-        return part
+            file.write(json.dumps([step, group.quorum_id, brought]) + "\n")
 
-    run._parts.group.announce = announce_and_note
+    def begin_and_note(exchange, contribution, *args):
+        if exchange.wire._group is exchange.wire._whole:  # not inside an island
+            order, step = run._progress.position.order, contribution.step
+            slices = [Slice(step, *piece) for piece in contribution.pieces]
+            brought = [index for part in slices for index in order.indices(part).tolist()]
+            assert not brought or set(used) <= set(brought)  # the leader of an island brings the others' samples too
+            note(step, brought)
+        return begin(exchange, contribution, *args)
+
+    def note_and_commit(alone):
+        note(alone._part.step, list(used))
+        return commit_alone(alone)
+
+    def commit_and_forget():
+        was_in_round, moves = group.round.is_open, group.round.moves
+        committed = commit()
+        if not group.round.is_open or not was_in_round:
+            used.clear()
+            counted.clear()
+        elif moves:
+            counted[:] = used
+        else:  # an island has lost a worker: this local step does not count
+            used[:] = counted
+        return committed
+
+    GradientExchange.begin, group.commit, LeasedGroup.commit = begin_and_note, commit_and_forget, note_and_commit
+    leave = RoundsGroup.leave_round
+
+    def leave_and_forget(rounds):
+        if rounds.open_round is not None:
+            used.clear()
+            counted.clear()
+        leave(rounds)
+
+    RoundsGroup.leave_round = leave_and_forget
+
+
+def change_outer_step(rate, momentum, code):
+    """Make rounds what the law about them speaks of."""
+    outer_step._RATE = rate
+    rounds.outer_momentum = lambda _: momentum
+    round_terms.code_of = lambda _: code
+
+
+def stray(run, model):
+    """Give this worker a state and a history of its own, as if it had committed a step that the others made again."""
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.1)
+    run._parts.group._connection.model.committed(run.step, 0, ["only this one"])
 
 
 def train(scenario):
@@ -76,6 +133,8 @@ def train(scenario):
         scores, used = [], []
         if "ids" in scenario:
             note_used_samples(run, used, scenario["ids"])
+        if "outer" in scenario:
+            change_outer_step(**scenario["outer"])
         if "loss_scale" in scenario:
             run._parts.precision.scale(torch.ones(()))  # the scale is made with its first use
             run._parts.precision._scaler.update(scenario["loss_scale"])
@@ -86,13 +145,16 @@ def train(scenario):
         for _ in run.epochs(scenario.get("epochs", 3), max_steps=scenario.get("max_steps")):
             for inputs, targets, ids in loader:
                 loss = nn.functional.cross_entropy(prepared(inputs), targets)
-                used += ids.tolist()
+                used += ids.tolist() if run._progress.open_step.in_hand else []
                 run.backward(loss)
                 if scenario.get("clip"):
                     run.clip_gradients(scenario["clip"])
                 optimizer.step()
                 scheduler.step()
                 optimizer.zero_grad()
+                if run.step >= scenario.get("stray_at", run.step + 1) and not run._parts.group.round.is_open:
+                    stray(run, model)
+                    del scenario["stray_at"]
                 pauses = scenario.get("pauses", [])
                 if not os.path.exists(scenario.get("no_pause", "")):  # noqa: PTH110
                     time.sleep(pauses[run.step] if run.step < len(pauses) else scenario.get("pause_s", 0.0))

@@ -7,6 +7,7 @@ NEEDS_FORK = "forks, which Windows cannot"
 NEEDS_TORCH = "starts a process that imports torch, which Windows goes without"
 NEEDS_PATHS = "compares with a path of Linux"
 NEEDS_DASHBOARD = "needs the packages of the dashboard"
+NEEDS_A_RUN = "starts a run, which Windows itself refuses"
 NEEDS_POSIX_FILES = "replaces or removes files that are open, which Windows refuses"
 
 # Parts of test ids. Whole files that cannot be imported on Windows are in IGNORED.
@@ -22,6 +23,9 @@ SKIPPED = {
     "test_a_folder_on_a_full_disk_is_told_of_with_its_machine": "reads statvfs",
     "test_threads_may_replace_the_same_file_at_once": NEEDS_POSIX_FILES,
     "test_a_host_says_that_a_run_goes_on_and_when_no_more": NEEDS_POSIX_FILES,
+    "test_exchange_options.py::test_a_wrong_value_is_refused_with_the_fix": NEEDS_A_RUN,
+    "test_a_command_tells_its_options_to_the_script_on_every_machine": NEEDS_A_RUN,
+    "test_a_plain_script_has_no_exchange_to_choose": NEEDS_A_RUN,
     "test_two_processes_read_the_same_bits": NEEDS_TORCH,
     "test_programs_that_do_not_answer_are_told_in_a_sentence": "starts programs of Linux",
     "test_a_look_is_within_what_there_is_and_too_soon_is_none": "reads /proc in less than 50 ms",

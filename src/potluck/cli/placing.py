@@ -11,6 +11,7 @@ from potluck.core.run_options import CommandOptions
 from potluck.core.shell_words import quote
 
 if TYPE_CHECKING:
+    from potluck.core.exchange_options import ExchangeValue
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import HostMembership
     from potluck.meeting.wire import RunRequest, RunTask
@@ -90,7 +91,14 @@ def check_devices_are_here(devices: str | None) -> None:
 
 
 def run_solo(
-    script: Path, arguments: list[str], name: str | None, env: list[str], *, resume: bool, devices: str | None = None
+    script: Path,
+    arguments: list[str],
+    name: str | None,
+    env: list[str],
+    exchange: "dict[str, ExchangeValue]",
+    *,
+    resume: bool,
+    devices: str | None = None,
 ) -> NoReturn:
     """Replace this process by `python script`, which trains on this machine alone and prints progress to stderr.
 
@@ -102,7 +110,7 @@ def run_solo(
     from potluck.core.environment import read_environment, solo_variables, with_variables
     from potluck.core.run_folder import check_run_name, find_run_folder
     from potluck.core.run_variables import parse_variables
-    from potluck.core.settings import recorded_variables
+    from potluck.core.settings import recorded_exchange, recorded_variables
     from potluck.machine.device_list import read_devices
 
     if resume and name is None:
@@ -112,8 +120,10 @@ def run_solo(
     if resume and name is not None:
         folder = find_run_folder(read_environment().runs_dir, name, to_resume=True)
         env = env or recorded_variables(folder)
+        exchange = {**recorded_exchange(folder), **exchange}
     chosen = [] if devices is None else read_devices(devices)
-    command, variables = [str(script), *arguments], solo_variables(name, parse_variables(env), resume=resume)
+    command = [str(script), *arguments]
+    variables = solo_variables(name, parse_variables(env), exchange, resume=resume)
     if len(chosen) > 1:
         sys.exit(train_on_each(command, chosen, variables))
     sys.stdout.flush()

@@ -43,15 +43,29 @@ def plan(
         int | None,
         typer.Option(help="How many steps the run has; without it, a long run.", show_default=False, min=1),
     ] = None,
+    loss_price: Annotated[
+        float, typer.Option(help="Percent of loss that --exchange auto may cost.", min=0.0, max=100.0)
+    ] = 0.0,
+    round_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps between two exchanges in rounds; chosen by default.", show_default=False, min=1),
+    ] = None,
+    warm_up_steps: Annotated[
+        int | None,
+        typer.Option(help="Steps before the first round; by the length of the run.", show_default=False, min=0),
+    ] = None,
     cable: Annotated[str, typer.Option(help="The faster cable to ask about.")] = "1gbit",
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
-    """Say what a run would do: shares, samples/s with each machine added, who is benched, what a cable would bring."""
+    """Say what a run would do: shares, samples/s with each machine added, who is benched, what a cable would bring, and
+    what each --exchange would.
+    """
     from potluck.core.environment import read_environment
     from potluck.core.machine_names import split_names
     from potluck.core.quantities import rate_bytes_per_s
     from potluck.measuring.sources import gather_profiles, make_cluster, read_links
     from potluck.planning.backend_choice import explain_backend
+    from potluck.planning.exchanges import RunTerms
     from potluck.planning.outlook import look_ahead
     from potluck.workloads.models import find_model
 
@@ -61,13 +75,24 @@ def plan(
         home, profiles or [], name, mixed_precision, joined=None if solo else _ask_joined(home, name, mixed_precision)
     )
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
+    kept = split_names(keep or [])
     outlook = look_ahead(
         cluster,
         global_batch,
         policy,
-        split_names(keep or []),
+        kept,
         cable_bytes_per_s=rate_bytes_per_s(cable),
         num_steps=steps,
+        terms=RunTerms(
+            batch=global_batch,
+            num_steps=steps,
+            policy=policy,
+            keep=kept,
+            round_steps=round_steps,
+            warm_up_steps=warm_up_steps,
+            has_batch_norm=model.startswith("resnet"),
+        ),
+        loss_price=loss_price,
     )
     in_ring = [(one.machine, one.device) for one in found if one.machine not in outlook.plan.benched]
     outlook = replace(outlook, lines=[*outlook.lines, *explain_backend(in_ring)])

@@ -11,6 +11,7 @@ from potluck.cli.fitting import print_table
 from potluck.cli.terminal import Console
 from potluck.core.words import counted
 from potluck.measuring.profile_store import StoredProfile
+from potluck.planning.exchange_words import price_text
 from potluck.planning.explain import rate_text, seconds_text
 from potluck.planning.outlook import Outlook
 from potluck.report.words import percent
@@ -101,6 +102,27 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
         faster = outlook.with_cable.prediction.samples_per_s
         gain = faster / step.samples_per_s - 1
         _lines(console, f"with links of {cable} at least: {faster:,.1f} samples/s, {percent(gain)} more")
+    _show_exchanges(console, outlook)
+
+
+def _show_exchanges(console: Console, outlook: Outlook) -> None:
+    """Print a row for each mode of exchange, and what `--exchange auto` would take."""
+    if len(outlook.exchanges) < 2:
+        return
+    console.print()
+    table = plain_table("--exchange", "samples/s", "of the sum", "limited by", "a step sends", "price in loss")
+    for mode in outlook.exchanges:
+        table.add_row(
+            mode.mode,
+            f"{mode.samples_per_s:,.1f}",
+            percent(mode.samples_per_s / outlook.solo_sum),
+            mode.limit,
+            f"{mode.wire_bytes / 1e6:,.2f} MB",
+            price_text(mode) if not mode.refusals else "refused",
+        )
+    print_table(console, table)
+    console.print()
+    _lines(console, *outlook.exchange_lines)
 
 
 def plain_table(*headings: str) -> Table:

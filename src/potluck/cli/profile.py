@@ -24,6 +24,9 @@ def profile(
     memory_limit: Annotated[
         str | None, typer.Option(help="What training may use on the CPU, like 2G.", show_default=False)
     ] = None,
+    tuning: Annotated[
+        bool, typer.Option("--tuning", help="First find this machine's fastest way to do the same maths; with --solo.")
+    ] = False,
     solo: Annotated[
         bool, typer.Option("--solo", help="Measure this machine alone; leave joined machines out.")
     ] = False,
@@ -85,7 +88,16 @@ def profile(
         largest=global_batch,
         budget_s=seconds,
         memory_limit=limit,
+        is_tuning=tuning,
     )
+    if tuning:
+        import torch
+
+        from potluck.measuring.tuning_store import find_tuning_file, tuning_file
+
+        path = tuning_file(environment.home, stored.machine, stored.device, stored.model, stored.precision)
+        found = find_tuning_file(path, torch.__version__)
+        warn(f"tuning: {(found and found.words) or 'nothing is clearly faster than the default'}")
     if as_json:
         print(stored.model_dump_json())
         return

@@ -6,10 +6,10 @@ from typing import Annotated, Any
 import typer
 
 from potluck.cli.flags import given, takes_flags
-from potluck.core.run_options import ENV_HELP, KEEP_HELP, MACHINES, CommandOptions
+from potluck.core.run_options import ENV_HELP, KEEP_HELP, MACHINES, CommandOptions, ExchangeOptions
 
 
-@takes_flags(CommandOptions, without=("config",))
+@takes_flags(CommandOptions, ExchangeOptions, without=("config",))
 def run(
     script: Annotated[Path, typer.Argument(help="Your script; its folder goes along, but for what git ignores.")],
     arguments: Annotated[list[str] | None, typer.Argument(help="Arguments for the script.")] = None,
@@ -41,6 +41,7 @@ def run(
 
     Options of potluck run stand before the script, those of the script after it.
     """
+    from potluck.cli.exchange_flags import take_exchange
     from potluck.cli.following import follow_run
     from potluck.cli.naming import take_experiment_name
     from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
@@ -59,13 +60,13 @@ def run(
     from potluck.meeting.wire import RunTask
     from potluck.report.outlets import check_outlet
 
+    exchange = take_exchange(flags, is_plain=plain)
     command = CommandOptions(**given(flags))
     check_outlet(command.log_to)
     check_mode(command.mode)
     name = take_experiment_name(name, has_folder=not (plain and command.solo))
     check_script(script)
-    variables = env or []
-    parse_variables(variables)
+    parse_variables(variables := env or [])
     kept = read_machine_names(keep or [], "--keep")
     packed = (folder or script.parent).absolute()
     check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)
@@ -83,7 +84,7 @@ def run(
             )
         if plain:
             raise typer.Exit(run_plain_solo(script, arguments or [], variables, devices=command.devices))
-        run_solo(script, arguments or [], name, variables, resume=resume, devices=command.devices)
+        run_solo(script, arguments or [], name, variables, exchange, resume=resume, devices=command.devices)
     check_devices_are_here(command.devices)
     home = Home(read_environment().home)
     if home.membership() is None:
@@ -101,6 +102,7 @@ def run(
             entry=bundle.entry,
             arguments=arguments or [],
             keep=kept,
+            exchange=exchange,
             is_plain=plain,
             requirements=needed,
             env=variables,

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from potluck.core.exchange_options import EXCHANGE_VARIABLES, ExchangeValue
 from potluck.core.ranks import ranks_at_lighthouse, read_ranks
 from potluck.core.torchrun_variables import visible_cards, without_cards
 
@@ -30,6 +31,9 @@ class Environment:
 
     is_quiet: bool = False
     """POTLUCK_QUIET=1: a script that no host started prints notices only."""
+
+    is_tuning: bool = False
+    """POTLUCK_TUNING=1: as --tuning."""
 
 
 DEFAULT_PORT = 29500
@@ -75,6 +79,9 @@ class Launch:
 
     keep: tuple[str, ...] = ()
     """POTLUCK_KEEP: machines that take part even if they slow the run, besides those that the script names."""
+
+    exchange: tuple[tuple[str, str], ...] = ()
+    """Names and values of the options of the exchange that the command gives, in place of the script's own."""
 
     run: str | None = None
     """POTLUCK_RUN: the run's name on every worker, in place of the name that the script gives."""
@@ -138,6 +145,7 @@ def read_launch(master: tuple[str, int] | None = None, quota: int | None = None)
         num_threads=read_threads(quota),
         has_agent_store=get("TORCHELASTIC_USE_AGENT_STORE") == "True",
         keep=tuple(filter(None, (get("POTLUCK_KEEP") or "").split(","))),
+        exchange=tuple((name, value) for name, variable in EXCHANGE_VARIABLES.items() if (value := get(variable))),
         run=get("POTLUCK_RUN"),
         device=get("POTLUCK_DEVICE"),
         resume=get("POTLUCK_RESUME") == "1",
@@ -213,10 +221,18 @@ def as_machine(name: str, threads: int | None = None) -> dict[str, str]:
     return with_variables({"POTLUCK_NAME": name, **({} if threads is None else {"POTLUCK_THREADS": str(threads)})})
 
 
-def solo_variables(run: str | None, given: Mapping[str, str], *, resume: bool) -> dict[str, str]:
+def exchange_variables(options: Mapping[str, ExchangeValue]) -> dict[str, str]:
+    """Variables that bring these options of the exchange to a worker."""
+    return {EXCHANGE_VARIABLES[name]: str(value) for name, value in options.items()}
+
+
+def solo_variables(
+    run: str | None, given: Mapping[str, str], exchange: Mapping[str, ExchangeValue], *, resume: bool
+) -> dict[str, str]:
     """Variables for a script that trains on this machine alone, as the run of that name, with the `given` ones."""
     named = {} if run is None else {"POTLUCK_RUN": run}
-    return {**run_variables(given), **named, **({"POTLUCK_RESUME": "1"} if resume else {})}
+    resumed = {"POTLUCK_RESUME": "1"} if resume else {}
+    return {**run_variables(given), **exchange_variables(exchange), **named, **resumed}
 
 
 def with_workers_of_one_machine(
@@ -321,6 +337,7 @@ def read_environment() -> Environment:
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
         is_quiet=(os.environ.get("POTLUCK_QUIET") or "0") != "0",
+        is_tuning=(os.environ.get("POTLUCK_TUNING") or "0") != "0",
     )
 
 

@@ -29,7 +29,39 @@ def option(
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunOptions:
+class ExchangeOptions:
+    """How machines exchange what they learn: every step exactly, in fewer bytes, or in rounds of many steps."""
+
+    exchange: Literal["exact", "fp16", "int8", "int4", "rounds", "islands", "auto"] = option(
+        "exact",
+        MACHINES,
+        "What machines exchange. exact (default): gradients in fp32 after every step; fp16, int8, int4: the same in "
+        "fewer bytes; rounds: weights after many steps; islands: gradients between machines on fast links, weights "
+        "between others; auto: the fastest within --loss-price.",
+    )
+    loss_price: float = option(
+        0.0, MACHINES, "For --exchange auto: by how many percent the loss may end higher than with exact.", ge=0, le=100
+    )
+    round_steps: int | None = option(
+        None, MACHINES, "Steps between two exchanges of weights in rounds; chosen from measured links by default.", ge=1
+    )
+    warm_up_steps: int | None = option(
+        None,
+        MACHINES,
+        "Steps with an exchange each before the first round: by default a sixth of the run and at least 200, a third "
+        "of a run of fewer than 1000 steps; 0 for weights that are trained already.",
+        ge=0,
+    )
+    islands: str | None = option(
+        None,
+        MACHINES,
+        "For --exchange islands: machines with fast links to each other, as rosa+lily,fern+moss; a machine that is not "
+        "named is an island of its own.",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(ExchangeOptions):
     """Options of every run, whether a script calls `potluck.start` or `potluck train` runs a built-in model."""
 
     seed: int = option(0, TRAINING, "Seed of the data order and of all random draws.", ge=0)
@@ -42,6 +74,12 @@ class RunOptions:
     )
     micro_batch: int | None = option(
         None, TRAINING, "The most samples at once in memory; the result stays the same.", ge=1
+    )
+    tuning: bool = option(
+        False,
+        MACHINES,
+        "Each machine finds its fastest way to do the same maths, in the first seconds of its first run with a model.",
+        flags="--tuning/--no-tuning",
     )
     device: str | None = option(None, MACHINES, "cpu, cuda, cuda:1; a GPU is used by default if there is one.")
     load_balance_policy: Literal["static", "proportional", "dynamic"] = option(

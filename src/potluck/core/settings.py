@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from potluck.core.errors import SettingsError, did_you_mean
+from potluck.core.exchange_options import ExchangeValue, check_exchange_options
 from potluck.core.machine_names import read_machine_names
 from potluck.core.run_folder import RunFolder, find_run_folder, newest_run_folder
 from potluck.core.run_options import TrainOptions
@@ -59,6 +60,14 @@ def recorded_variables(folder: RunFolder) -> list[str]:
 def recorded_keep(folder: RunFolder) -> list[str]:
     """The machines that a script's run was started with as --keep, by its run.yaml."""
     return read_machine_names(_recorded_words(folder, "keep"), f"keep in {folder.settings_file}")
+
+
+def recorded_exchange(folder: RunFolder) -> dict[str, ExchangeValue]:
+    """The options of the exchange that the command gave to a script's run, by its run.yaml."""
+    content = read_yaml(folder.settings_file)
+    found = content.get("command_options") if isinstance(content, dict) else None
+    spelled = f"command_options in {folder.settings_file}: {{}}".format
+    return check_exchange_options(found, spelled) if isinstance(found, dict) else {}
 
 
 def _recorded_words(folder: RunFolder, key: str) -> list[str]:

@@ -56,7 +56,8 @@ def what_was_typed(folder: RunFolder) -> dict[str, Any]:
         return {}
     if not isinstance(known, dict) or not known.get("bundle"):
         return {}
-    return {key: known[key] for key in ("script", "arguments", "bundle", "env", "keep") if key in known}
+    typed = ("script", "arguments", "bundle", "env", "keep", "command_options")
+    return {key: known[key] for key in typed if key in known}
 
 
 def read_state(

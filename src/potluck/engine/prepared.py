@@ -11,8 +11,9 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from potluck.core.errors import UsageError
 from potluck.engine.compute.precision import Precision
+from potluck.engine.compute.tuner import Tuner
 
-_OWN_NAMES = frozenset(("module", "training", "_exchanging", "_may_clear", "_noticing", "_precision"))
+_OWN_NAMES = frozenset(("module", "training", "_exchanging", "_may_clear", "_noticing", "_precision", "_tuner"))
 
 
 class PreparedModel(nn.Module):
@@ -28,9 +29,12 @@ class PreparedModel(nn.Module):
         precision: Precision,
         may_clear: Callable[[], bool],
         noticing: Callable[[], AbstractContextManager[None]],
+        *,
+        tuner: Tuner,
     ) -> None:
         super().__init__()
         self.module = module
+        self._tuner = tuner
         self._may_clear = may_clear
         self._noticing = noticing
         self._exchanging = exchanging
@@ -38,10 +42,23 @@ class PreparedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # Without gradients nothing is exchanged, and DDP's buffer broadcast must not be triggered.
-        target = self._exchanging() if self.training and torch.is_grad_enabled() else self.module
-        with self._noticing(), self._precision.forward_context():
-            output = target(*args, **kwargs)
+        target = self.module
+        if self.training and torch.is_grad_enabled():
+            self._tuner.settle(self.module, args, kwargs)
+            target = self._exchanging()
+        tuned_args, tuned_kwargs = self._tuner.inputs(args, kwargs)
+        try:
+            output = self._pass(target, tuned_args, tuned_kwargs)
+        except RuntimeError as error:
+            if not self._tuner.tuning.channels_last:
+                raise
+            output = self._pass(target, args, kwargs)  # raises again if the script is to blame, not the tuning
+            self._tuner.give_up(error)
         return self._precision.full(output)
+
+    def _pass(self, target: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        with self._noticing(), self._precision.forward_context():
+            return target(*args, **kwargs)
 
     def __getattr__(self, name: str) -> Any:
         try:

@@ -10,13 +10,16 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 
 from potluck.core.errors import UsageError
-from potluck.engine.checkpoints.state import follow_parameters, parameters_of
+from potluck.engine.checkpoints.state import TrainingState, follow_parameters, parameters_of
 from potluck.engine.compute.fingerprint import fingerprint, gradient_bytes
 from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks
+from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.compute.tuner import Tuner
 from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
 from potluck.events.types import ModelPrepared
+from potluck.measuring.tuning import Tuning
 
 
 class Preparation:
@@ -29,12 +32,16 @@ class Preparation:
         noticing: Callable[[], AbstractContextManager[None]],
         *,
         gradient_checkpointing: bool,
+        in_rounds: bool = False,
+        is_tuning: bool = False,
     ) -> None:
         self.training = progress.training
         self._parts = parts
         self._progress = progress
         self._noticing = noticing
         self._gradient_checkpointing = gradient_checkpointing
+        self._in_rounds = in_rounds
+        self._is_tuning = is_tuning
         self._exchanging: nn.Module | None = None
         self._made: dict[int, tuple[Any, Any]] = {}  # by the object's id: the user's object, its wrapper
 
@@ -89,7 +96,21 @@ class Preparation:
         if restored is not None:
             training.check_numbers(restored)
             training.precision.load_state_dict(restored["precision"])
+        if self._in_rounds and self._parts.group.waits:
+            training.outer = self._make_outer_step(training)
         self._exchanging = self._wrap(training.model)
+
+    def _make_outer_step(self, training: TrainingState) -> OuterStep:
+        if training.is_several:
+            raise UsageError(
+                "rounds train one model with one optimizer",
+                fix="use --exchange int4 for several models or optimizers",
+            )
+        outer = OuterStep(training.model, training.optimizers[0])
+        outer.about_to_change = self._progress.stopping.deadline.forbid
+        if self._parts.restored is not None:
+            outer.load_state_dict(self._parts.restored.get("outer"))
+        return outer
 
     def _wrap(self, model: nn.Module) -> nn.Module:
         """Load the stored speed of the models on this machine, and make the module that exchanges gradients."""
@@ -101,6 +122,7 @@ class Preparation:
             progress.restore,
             lambda: bool(progress.stopping.request),
             is_several=progress.training.is_several,
+            outer=progress.training.outer,
         )
         parts.journal.emit(ModelPrepared(num_parameters=sum(p.numel() for p in model.parameters())))
         return wrapped
@@ -148,7 +170,22 @@ class Preparation:
         def exchanging() -> nn.Module:
             return model if self._exchanging is None or self.training.is_several else self._exchanging
 
-        return PreparedModel(model, exchanging, self.training.precision, self.may_clear_gradients, self._noticing)
+        return PreparedModel(
+            model, exchanging, self.training.precision, self.may_clear_gradients, self._noticing, tuner=self._tuner()
+        )
+
+    def _tuner(self) -> Tuner:
+        """Tunes the passes of the run's only model; several models share a profile, so these stay as they are."""
+        parts, kept = self._parts, self._parts.balance.kept
+        return Tuner(
+            parts.device,
+            parts.precision.forward_context,
+            recall=lambda: Tuning() if self.training.is_several else kept.recall_tuning(),
+            keep=kept.keep_tuning,
+            say=lambda text: parts.journal.say(f"{parts.machine}: {text}"),  # the displays of all machines show it
+            is_training=lambda: self.is_complete,
+            is_on=self._is_tuning,
+        )
 
     def _check_parameters(self, optimizers: Iterable[Optimizer]) -> None:
         """Refuse optimizers that cannot train these models."""

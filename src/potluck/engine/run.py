@@ -11,6 +11,7 @@ from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
 from potluck.core.errors import UsageError
+from potluck.core.exchange_options import may_be_rounds
 from potluck.core.run_options import RunOptions
 from potluck.engine.closing import RunClosing
 from potluck.engine.data.evaluation import Measure, evaluate, evaluation_mode
@@ -48,6 +49,8 @@ class Run:
             self._progress,
             self._memory.noticing,
             gradient_checkpointing=options.gradient_checkpointing,
+            in_rounds=may_be_rounds(options.exchange),
+            is_tuning=options.tuning,
         )
         self._backward = BackwardPass(parts, self._progress, self._memory.noticing)
         self._loader: SharedLoader | None = None
@@ -167,7 +170,7 @@ class Run:
         started = time.monotonic()
         dataset, collate = dataset_and_collate(dataset, collate)
         self._progress.settle_step()
-        with evaluation_mode(self._preparation.wrapped):
+        with evaluation_mode(self._preparation.wrapped), self._parts.group.round.global_parameters():
             values = evaluate(
                 dataset,
                 measure,

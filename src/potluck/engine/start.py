@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import torch
 from potluck.core.checkpoint_names import checkpoint_files
 from potluck.core.environment import Environment, Launch, read_environment, read_launch, read_run_variables
 from potluck.core.errors import SettingsError
+from potluck.core.exchange_options import EXCHANGE_VARIABLES, check_exchange_options
 from potluck.core.run_folder import RunFolder
-from potluck.core.run_options import RunOptions
+from potluck.core.run_options import ExchangeOptions, RunOptions
 from potluck.core.version import __version__
 from potluck.engine.balance.balance import Balance, Wishes
 from potluck.engine.balance.profile_memory import ProfileMemory
@@ -54,6 +56,12 @@ def start(
     backend: str = "auto",
     load_balance_policy: str = "dynamic",
     keep: Sequence[str] = (),
+    exchange: str = "exact",
+    loss_price: float = 0.0,
+    round_steps: int | None = None,
+    warm_up_steps: int | None = None,
+    islands: str | None = None,
+    tuning: bool = False,
     enable_profiling: bool = False,
     profile_name: str | None = None,
     master: tuple[str, int] | None = None,
@@ -71,9 +79,16 @@ def start(
     resume_from: begin with the state in this checkpoint file.
     backend: gloo, nccl, or auto: NCCL if every worker has its own CUDA device and the same NCCL, else Gloo.
     load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
+    tuning: let each machine find its fastest way to do the same maths, once a model (or POTLUCK_TUNING=1).
     enable_profiling: record steps 5 to 8 of each worker with torch.profiler, as files in the folder's traces/.
     profile_name: the name under which this model's speed is stored; by default a digest of its parameters.
     keep: machines that take part even if the run would be faster without them.
+    exchange: exact (gradients in fp32), fp16, int8, int4 (in fewer bytes), rounds, islands or auto.
+    loss_price: for exchange="auto", by how many percent the loss may end higher than with exact.
+    round_steps: steps between two exchanges of weights in rounds; by default chosen from measured links.
+    warm_up_steps: steps before the first round; by default a sixth of the run and at least 200, or a third of a run of
+        fewer than 1000 steps.
+    islands: for exchange="islands", machines with fast links to each other: rosa+lily,fern+moss.
     master: address and port where the workers meet worker 0; by default MASTER_ADDR and MASTER_PORT.
     settings: the content of run.yaml; by default the command line and some of these arguments.
     watch: called with every event and the state after the event; by default a few lines on stderr show progress.
@@ -83,6 +98,15 @@ def start(
         "mixed_precision": mixed_precision,
         "backend": backend,
         "load_balance_policy": load_balance_policy,
+        **check_exchange_options(
+            {
+                "exchange": exchange,
+                "loss_price": loss_price,
+                "round_steps": round_steps,
+                "warm_up_steps": warm_up_steps,
+                "islands": islands,
+            }
+        ),
     }
     options = RunOptions(
         experiment_name=name,
@@ -95,6 +119,7 @@ def start(
         resume=resume,
         resume_from=None if resume_from is None else Path(resume_from),
         keep=tuple(keep),
+        tuning=tuning,
         enable_profiling=enable_profiling,
         master_addr=None if master is None else master[0],
         master_port=None if master is None else master[1],
@@ -107,6 +132,8 @@ def start(
     if options.seed < 0:
         raise SettingsError(f"seed cannot be {options.seed}", fix="give seed a value of at least 0")
     environment, launch = read_environment(), read_launch(options.master, quota_threads())
+    given: dict[str, Any] = check_exchange_options(dict(launch.exchange), EXCHANGE_VARIABLES.__getitem__)
+    options = replace(options, **given, tuning=options.tuning or environment.is_tuning)  # the command's word counts
     tells = watch is None and launch.is_seen and not (quiet or environment.is_quiet)
 
     def make_watchers(folder: RunFolder) -> list[Watcher]:
@@ -153,14 +180,17 @@ def _assemble(
         resume = resume or launch.resume
         launched, folder = None, claim_folder(runs_dir, launch.run or name, resume=resume)
     else:
-        from potluck.engine.group.launch import Launched  # noqa: PLC0415  torchft is not needed alone
+        # torchft is not needed alone
+        from potluck.engine.group.launch import Launched  # noqa: PLC0415
+        from potluck.engine.group.place import ExchangeWish  # noqa: PLC0415
 
-        launched = Launched(launch, environment.machine, backend=options.backend, device=device)
+        wish = ExchangeWish.of(options)
+        launched = Launched(launch, environment.machine, backend=options.backend, device=device, exchange=wish)
         if launch.decides:
             name = claim_folder(runs_dir, launch.run or name, resume=resume or launch.resume).name
         folder = claim_folder(runs_dir, launched.agree_on_name(name), resume=True)
         resume = resume or (launch.resume and bool(checkpoint_files(folder.checkpoints_dir)))
-    recorded = dict(settings or _script_settings(options, device))
+    recorded = dict(settings or _script_settings(options, launch, device))
     record = partial(record_settings, folder, recorded, is_script=not settings)
     log = EventLog(folder.event_file(environment.machine, launch.worker))
     try:
@@ -234,11 +264,14 @@ def _assemble(
     return Run(options, parts)
 
 
-def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any]:
+def _script_settings(options: RunOptions, launch: Launch, device: torch.device) -> dict[str, Any]:
     """The content of run.yaml for a run that a script started."""
     variables = read_run_variables()
+    given = check_exchange_options(dict(launch.exchange))
+    exchange = {field.name: getattr(options, field.name) for field in fields(ExchangeOptions)}
     return {
         **({"env": variables} if variables else {}),
+        **({"command_options": given} if given else {}),
         "script": sys.argv[0],
         "arguments": sys.argv[1:],
         "seed": options.seed,
@@ -246,6 +279,7 @@ def _script_settings(options: RunOptions, device: torch.device) -> dict[str, Any
         "mixed_precision": options.mixed_precision,
         "gradient_checkpointing": options.gradient_checkpointing,
         "micro_batch": options.micro_batch,
+        **{name: value for name, value in exchange.items() if value is not None},
     }
 
 

@@ -1,5 +1,6 @@
 """Progress of a run as lines of text: a terminal and a script's stderr show the same words."""
 
+from potluck.core.exchange_options import IN_ROUNDS
 from potluck.core.words import counted, duration, listed, number
 from potluck.events.recent_speed import RecentSpeed
 from potluck.events.state import RunState
@@ -59,7 +60,18 @@ def group_lines(changed: GroupChanged) -> list[str]:
 def backend_text(chosen: BackendChosen) -> str:
     """How gradients are exchanged, and why."""
     name = {"gloo": "Gloo", "nccl": "NCCL"}.get(chosen.backend, chosen.backend)
-    return f"{name}{' through host memory' if chosen.through_host else ''}, because {chosen.reason}"
+    text = f"{name}{' through host memory' if chosen.through_host else ''}, because {chosen.reason}"
+    return f"{text}; {how}" if (how := _exchange_text(chosen)) else text
+
+
+def _exchange_text(chosen: BackendChosen) -> str:
+    """In which form gradients or weights travel; empty for gradients in fp32."""
+    why = f" ({chosen.exchange_reason})" if chosen.exchange_reason else ""
+    if chosen.exchange not in IN_ROUNDS:
+        return f"as {chosen.exchange}{why}" if chosen.exchange != "exact" or why else ""
+    together = [" and ".join(island) for island in chosen.islands if len(island) > 1]
+    islands = f", with {', '.join(together)} together in every step" if together else ""
+    return f"as int4 up to step {chosen.warm_up_steps}, then in rounds{islands}{why}"
 
 
 def backend_lines(chosen: BackendChosen) -> list[str]:

@@ -171,6 +171,10 @@ class BackendChosen(Event, frozen=True, tag="backend_chosen"):
     held_back_by: list[str] = []  # machines without which all other workers could use NCCL
     variables: dict[str, str] = {}  # NCCL's variables in this worker, by name; only with nccl
     defaults: list[str] = []  # the names among them that Potluck has set, because the user had not
+    exchange: str = "exact"  # exact, fp16, int8, int4, rounds or islands
+    exchange_reason: str = ""  # why, where Potluck chose it
+    warm_up_steps: Count = 0  # steps before the first round
+    islands: list[list[str]] = []  # machines that exchange gradients in every step of a round
 
 
 class EpochEnded(Event, frozen=True, tag="epoch_ended"):

@@ -35,6 +35,7 @@ from potluck.gates.messages import (
 )
 from potluck.gates.ports import StandIn, address_in
 from potluck.gates.secure import SecureEnd
+from potluck.gates.sockets import watch_over
 from potluck.gates.streams import Streams
 from potluck.gates.ways import Ways, dial
 
@@ -218,6 +219,7 @@ class Gate:
             return
         match header:
             case Control():
+                watch_over(end.socket, "control")
                 await self._links[member.machine].accept(end, header)
             case Open():
                 await self.streams.serve(member.machine, end, header)

@@ -16,6 +16,7 @@ import msgspec
 
 from potluck.gates.identity import Identity
 from potluck.gates.loopback import MOST_MACHINES
+from potluck.gates.records import RecordEnds
 
 PIECE_BYTES = 1 << 18
 _FIRST_BYTES = 1 << 15  # first piece of a message: small, so that sending begins before the rest is encrypted
@@ -102,7 +103,8 @@ class SecureEnd(Sender):
     def __init__(self, raw: socket.socket, context: ssl.SSLContext, *, is_server: bool, begun: bytes = b"") -> None:
         super().__init__(raw)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._incoming.write(begun)
+        self._records = RecordEnds()
+        self._receive(begun)
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=is_server)
         self._has_said_goodbye = False
         self._has_more = True
@@ -166,7 +168,11 @@ class SecureEnd(Sender):
         received = await loop.sock_recv(self.socket, PIECE_BYTES)
         if not received:
             raise EndOfStreamError(is_orderly=False)
-        self._incoming.write(received)
+        self._receive(received)
+
+    def _receive(self, content: memoryview | bytes) -> None:
+        self._incoming.write(content)
+        self._records.follow(content)
 
     async def _send_out(self, loop: asyncio.AbstractEventLoop) -> None:
         while self._outgoing.pending:
@@ -184,7 +190,8 @@ class SecureEnd(Sender):
             return NOTHING
         if not received:
             raise EndOfStreamError(is_orderly=False)
-        self._incoming.write(_raw[:received])
+        self._receive(_raw[:received])
+        self._records.await_rest(self.socket)
         return self._decrypt()
 
     def give(self, content: memoryview) -> None:

@@ -86,7 +86,9 @@ class Ways:
         self._tickets[ticket] = (machine, waiting)
         try:
             self._post(machine, DialMe(ticket=ticket, kind=kind))
-            return await asyncio.wait_for(waiting, _ANSWER_S)
+            end = await asyncio.wait_for(waiting, _ANSWER_S)
+            watch_over(end.socket, kind)
+            return end
         finally:
             del self._tickets[ticket]
 

@@ -1,6 +1,7 @@
 """Profiles on disk, one for each (machine, device, model, precision), so that a second run starts with a good plan."""
 
 import re
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,6 +27,10 @@ class StoredProfile(BaseModel):
     gradient_bytes: int
     """The bytes of gradients that every step exchanges."""
     link: LinkProfile | None = None
+    peers: dict[str, LinkProfile] = {}
+    """The links to other machines, by machine, as a sweep of all links measured them."""
+    coding_factor: float = 1.0
+    """How much longer coding gradients takes on this machine than planning/codes.py says."""
     ring: RingMeasurement | None = None
     """The exchange as the last run with other machines measured it."""
     trial: dict[int, float] = {}
@@ -57,6 +62,15 @@ def find_profiles(home: Path, model: str, precision: str) -> list[StoredProfile]
     """All saved profiles of this model and precision, sorted by machine."""
     profiles = [read_profile(path) for path in sorted((home / "profiles").glob("*/*.json"))]
     return [profile for profile in profiles if (profile.model, profile.precision) == (model, precision)]
+
+
+def newest_links(home: Path, machine: str) -> StoredProfile | None:
+    """The machine's newest profile with measured links, of any model: links do not depend on the model."""
+    known = []
+    for path in sorted((home / "profiles" / machine).glob("*.json")):
+        with suppress(MeasureError):  # a damaged profile of another model is no reason to stop
+            known.append(read_profile(path))
+    return max((one for one in known if one.link is not None), key=lambda one: one.measured_at, default=None)
 
 
 def read_profile(path: Path) -> StoredProfile:

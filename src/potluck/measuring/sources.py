@@ -9,6 +9,7 @@ from potluck.core.errors import MeasureError, did_you_mean
 from potluck.core.quantities import duration_s, rate_bytes_per_s
 from potluck.measuring.profile_store import StoredProfile, find_profiles, read_profile
 from potluck.planning.cluster import Cluster, Worker
+from potluck.planning.codes import CODES, EXACT
 from potluck.planning.costs import Exchange, LinkProfile, bucket_bytes
 from potluck.planning.measured_exchange import RingMeasurement, as_seen
 
@@ -51,14 +52,32 @@ def make_cluster(profiles: Sequence[StoredProfile], links: Mapping[str, LinkProf
     for profile in profiles:
         number = numbers[profile.machine] = numbers.get(profile.machine, -1) + 1
         name = f"{profile.machine}-{number}"
-        workers.append(Worker(name=name, machine=profile.machine, compute=profile.compute))
+        workers.append(
+            Worker(name=name, machine=profile.machine, compute=profile.compute, coding_factor=profile.coding_factor)
+        )
     num_bytes = max(profile.gradient_bytes for profile in profiles)
     known = {profile.machine: profile.link for profile in profiles if profile.link is not None}
-    cluster = Cluster(workers=tuple(workers), links={**known, **(links or {})}, exchange=exchange_of(num_bytes))
+    pairs = measured_pairs(profiles, named=links or {})
+    cluster = Cluster(
+        workers=tuple(workers), links={**known, **(links or {})}, exchange=exchange_of(num_bytes), pairs=pairs
+    )
     ring = None if links else _largest_ring(profiles)
     if ring is None:
         return cluster
     return as_seen(cluster, np.array([name in ring.machines for name in cluster.machines]), ring)
+
+
+def measured_pairs(
+    profiles: Iterable[StoredProfile], named: Mapping[str, LinkProfile]
+) -> dict[frozenset[str], LinkProfile]:
+    """The links between two machines by the newest profiles; none of a machine whose link the user names."""
+    machines = {profile.machine for profile in profiles} - named.keys()
+    return {
+        frozenset((profile.machine, other)): link
+        for profile in sorted(profiles, key=lambda one: one.measured_at)
+        for other, link in profile.peers.items()
+        if {profile.machine, other} <= machines
+    }
 
 
 def _largest_ring(profiles: Sequence[StoredProfile]) -> RingMeasurement | None:
@@ -87,6 +106,10 @@ def read_links(texts: Iterable[str], machines: Sequence[str]) -> dict[str, LinkP
     return links
 
 
-def exchange_of(num_bytes: int) -> Exchange:
-    """The Exchange of gradients of that size: a small tensor of counts, and the gradient buckets."""
-    return Exchange(num_bytes=num_bytes, num_messages=1 + -(-num_bytes // bucket_bytes(num_bytes)))
+def exchange_of(num_bytes: int, code: str = "exact") -> Exchange:
+    """The Exchange of gradients of that size in a code: a small tensor of counts, and the gradient buckets."""
+    return Exchange(
+        num_bytes=num_bytes,
+        num_messages=1 + -(-num_bytes // bucket_bytes(num_bytes, code)),
+        code=CODES.get(code, EXACT),
+    )

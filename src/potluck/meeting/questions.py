@@ -14,6 +14,14 @@ SWEEP_S = 120.0  # timeout of one SweepLinks
 SELF_TEST_S = 590.0  # timeout of one TestMachine; the host keeps a question for ten minutes at most
 
 
+class LinkSeen(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured cost of one link, or of the ring over all machines."""
+
+    latency_s: float
+    bytes_per_s: float
+    error: float
+
+
 class MeasureModel(ProbeMessage, frozen=True, kw_only=True):
     """Train a model for a few seconds at several batch sizes, and store the profile on the machine."""
 
@@ -27,6 +35,8 @@ class MeasureModel(ProbeMessage, frozen=True, kw_only=True):
     latency_s: float | None = None
     """Latency of the machine's link, if a sweep has measured it; `bytes_per_s` is the bandwidth of the same link."""
     bytes_per_s: float | None = None
+    peers: dict[Word, LinkSeen] = msgspec.field(default_factory=dict)
+    """The links to other machines, by machine, if a sweep has measured them."""
 
 
 class TellProfiles(ProbeMessage, frozen=True, kw_only=True):
@@ -66,14 +76,6 @@ class MachineTested(ProbeMessage, frozen=True, kw_only=True):
     """The result of a self-test, as JSON of selftest.document.Document."""
 
     document: str
-
-
-class LinkSeen(msgspec.Struct, frozen=True, kw_only=True):
-    """Measured cost of one link, or of the ring over all machines."""
-
-    latency_s: float
-    bytes_per_s: float
-    error: float
 
 
 class LinksSwept(ProbeMessage, frozen=True, kw_only=True):

@@ -196,10 +196,17 @@ class RunTask(WireMessage):
     """Of a script: variables for every worker, as NAME=VALUE; a built-in model has them in its settings."""
     keep: list[MachineName] = Field(default=[], max_length=1000)
     """Of a script that uses Potluck: machines that take part even if they slow the run."""
+    exchange: dict[Short, str | int | float] = Field(default={}, max_length=10)
+    """Of a script that uses Potluck: options of the exchange between machines, in place of the script's own."""
     is_plain: bool = False
     """The script does not use Potluck: it gets torchrun's variables, and all its workers last as long as the run."""
     requirements: dict[Name, Requirement] = Field(default={}, max_length=1000)
     """Of the packages that the script imports: the distributions on the machine that started the run."""
+
+    @model_serializer(mode="wrap")
+    def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)  # earlier releases do not know `exchange`
+        return data if self.exchange else {name: value for name, value in data.items() if name != "exchange"}
 
     @property
     def env_words(self) -> list[str]:

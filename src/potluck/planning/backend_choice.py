@@ -38,9 +38,16 @@ class BackendChoice:
     """Machines without which all other workers could use NCCL; empty if NCCL is used, or would not be anyway."""
 
 
-def choose_backend(wanted: str, workers: Sequence[BackendFacts]) -> BackendChoice:
-    """The backend that the user wants; for `auto`, NCCL if all workers can use it together, else Gloo."""
+def choose_backend(wanted: str, workers: Sequence[BackendFacts], exchange: str = "exact") -> BackendChoice:
+    """The backend that the user wants; for `auto`, NCCL if all workers can use it together, else Gloo.
+
+    `exchange`: how gradients or weights travel.
+    """
     obstacle = _nccl_obstacle(workers)
+    if not obstacle and exchange != "exact":
+        obstacle = f"--exchange {exchange} codes values on the CPU"
+        if wanted == "nccl":
+            raise GroupError(f"NCCL is asked for, but {obstacle}", fix="leave --backend out, or use --exchange exact")
     version = workers[0].nccl if workers else ""
     if wanted == "nccl" and obstacle:
         raise GroupError(

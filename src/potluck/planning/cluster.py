@@ -1,13 +1,14 @@
 """What a plan is made from: workers with their costs, links, and the exchange of gradients."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
 
 from potluck.core.errors import PlanError
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
+from potluck.planning.sites import PairRates, Pairs, find_sites, rates_of, shared_bandwidth
 from potluck.planning.water_filling import CostTable, Numbers
 
 _CLEARLY_SLOWER = 0.7  # below this part of the next slowest link's rate, the difference is not measuring error
@@ -23,6 +24,8 @@ class Worker:
     stretch: float | None = 1.0
     """How much longer the worker's work takes without the pauses of a ring, with which `compute` was measured, because
     a container's CPU quota allows only bursts; None if there is a quota and its effect is not measured yet."""
+    coding_factor: float = 1.0
+    """How much longer coding gradients takes on this worker's machine than planning/codes.py says."""
 
     @property
     def alone_factor(self) -> float:
@@ -39,6 +42,8 @@ class Cluster:
     exchange: Exchange
     overhead_s: float = 0.0
     """Seconds a step that no split changes, like the commit vote."""
+    pairs: Pairs = field(default_factory=dict)
+    """By two machines: the link between them, which may be slower than the links of both. A pair may be missing."""
 
     def __post_init__(self) -> None:
         if not self.workers:
@@ -70,8 +75,31 @@ class Cluster:
             return 0.0  # within one machine nothing is on a wire
         num_workers, latency_s, bandwidth = self._ring
         return self.exchange.wire_s(
-            int(num_workers[active].sum()), float(latency_s[active].max()), float(bandwidth[active].min())
+            int(num_workers[active].sum()),
+            float(latency_s[active].max()),
+            min(float(bandwidth[active].min()), self._pair_bandwidth(active)),
+            float(self._coding_factors[active[self.machine_of]].max()),
         )
+
+    def _pair_bandwidth(self, active: Numbers) -> float:
+        """Bytes/s at which workers send over the links between these machines; infinite if no pair was measured."""
+        if not self.pairs:
+            return float("inf")
+        ring = tuple(self.machines[place] for place in self.machine_of.tolist() if active[place])
+        return shared_bandwidth(ring, self._pair_rates, self.sites, is_all_to_all=self.exchange.code.is_all_to_all)
+
+    @cached_property
+    def _pair_rates(self) -> PairRates:
+        return rates_of(self.pairs)
+
+    @cached_property
+    def _coding_factors(self) -> Numbers:
+        return np.array([worker.coding_factor for worker in self.workers])
+
+    @cached_property
+    def sites(self) -> tuple[tuple[str, ...], ...]:
+        """The machines that share a fast network, by the measured pairs."""
+        return find_sites(self.machines, self.pairs)
 
     def is_active(self, shares: Numbers) -> Numbers:
         """The mask of the machines that take samples."""

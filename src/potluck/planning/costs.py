@@ -4,6 +4,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from potluck.core.errors import PlanError
+from potluck.planning.codes import EXACT, Code
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,31 +107,44 @@ class Exchange:
     """What workers send in every step, and how much of that time overlaps with their own work."""
 
     num_bytes: int
+    """Bytes of the gradients in fp32, before a code makes them fewer."""
     num_messages: int = 1
     """Each message, for example a bucket of gradients, pays the latency."""
     overlap: float = 0.0
     """Seconds of exchange that overlap with each second of the slowest worker's work, 0 to 1."""
     stretch: float = 1.0
     """Measured seconds, divided by the seconds of the formula."""
+    code: Code = EXACT
 
-    def wire_s(self, num_workers: int, latency_s: float, bandwidth_bytes_per_s: float) -> float:
-        """2(n-1) * latency for each message + 2(n-1)/n * bytes / bandwidth, both of the slowest link in the ring."""
+    def wire_bytes(self, num_workers: int) -> float:
+        """Bytes that each worker sends for one exchange: 2(n-1)/n * bytes of the coded gradients."""
+        return 2 * (num_workers - 1) / num_workers * self.num_bytes * self.code.wire_part
+
+    def wire_s(
+        self, num_workers: int, latency_s: float, bandwidth_bytes_per_s: float, coding_factor: float = 1.0
+    ) -> float:
+        """2(n-1) * latency for each message + 2(n-1)/n * bytes / bandwidth of the slowest link in the ring + coding.
+
+        `coding_factor`: how much longer coding takes on the slowest machine than the code says.
+        """
         hops = 2 * (num_workers - 1)
-        sending_s = hops / num_workers * self.num_bytes / bandwidth_bytes_per_s
-        return self.stretch * (self.num_messages * hops * latency_s + sending_s)
+        sending_s = self.code.wire_stretch * self.wire_bytes(num_workers) / bandwidth_bytes_per_s
+        coding_s = self.num_bytes * self.code.coding_s_per_byte * coding_factor
+        return self.stretch * (self.num_messages * hops * latency_s + sending_s) + coding_s
 
     def exposed_s(self, wire_s: float, work_s: float) -> float:
         """Seconds of exchange that are left when the slowest worker has done its work."""
         return max(0.0, wire_s - self.overlap * work_s)
 
 
-def bucket_bytes(num_bytes: int) -> int:
-    """The size of a bucket for gradients of that many bytes: about sixteen buckets, each of 1 to 25 MB.
+def bucket_bytes(num_bytes: int, code: str = "exact") -> int:
+    """The size of a bucket for gradients of that many bytes: about sixteen buckets, each of 1 to 25 MB, or from 256 KB.
 
     The exchange of the last bucket cannot overlap with backward. DDP's default of 25 MB suits a datacentre's network: a
-    small model would be a single bucket, and on a home network every step would wait for all of its exchange.
+    small model would be a single bucket, and on a home network every step would wait for all of its exchange. In a
+    code, which is for slow links, buckets may be smaller: there even 256 KB take longer than the latency of messages.
     """
-    return min(25 << 20, max(1 << 20, num_bytes // 16))
+    return min(25 << 20, max(1 << 20 if code == "exact" else 1 << 18, num_bytes // 16))
 
 
 def calibrate(exchange: Exchange, wire_s: float, work_s: float, exposed_s: float) -> Exchange:
@@ -138,9 +152,8 @@ def calibrate(exchange: Exchange, wire_s: float, work_s: float, exposed_s: float
     if wire_s <= 0 or work_s <= 0:
         return exchange
     hidden_s = wire_s - exposed_s
-    return Exchange(
-        num_bytes=exchange.num_bytes,
-        num_messages=exchange.num_messages,
+    return replace(
+        exchange,
         overlap=min(1.0, max(0.0, hidden_s / work_s)),
         stretch=max(1.0, exposed_s / wire_s),
     )

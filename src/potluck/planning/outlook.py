@@ -6,6 +6,8 @@ from typing import Any
 
 from potluck.planning.bench_rule import BenchTerms, steps_left_of, with_bench_threshold
 from potluck.planning.cluster import Cluster
+from potluck.planning.exchange_words import explain_modes
+from potluck.planning.exchanges import ModeOutlook, RunTerms, choose_mode, predict_modes
 from potluck.planning.explain import explain, explain_alone, explain_kept
 from potluck.planning.plan import Plan, make_plan
 from potluck.planning.what_if import Added, add_one_by_one, with_links_of
@@ -21,11 +23,20 @@ class Outlook:
     with_cable: Plan | None
     """The plan with faster links; None if no link was measured."""
     lines: list[str]
+    exchanges: list[ModeOutlook]
+    """Every mode of exchange, exact first."""
+    loss_price: float = 0.0
+    """The price in loss, in percent, up to which `--exchange auto` may go."""
 
     @property
     def solo_sum(self) -> float:
         """Solo samples/s of all machines together."""
         return sum(row.solo_samples_per_s for row in self.added)
+
+    @property
+    def exchange_lines(self) -> list[str]:
+        """What `--exchange auto` would take, and remarks on the modes."""
+        return explain_modes(self.exchanges, self.loss_price)
 
     def as_data(self) -> dict[str, Any]:
         """The JSON object for scripts: keys are only ever added."""
@@ -55,6 +66,9 @@ class Outlook:
             ],
             "samples_per_s_with_cable": None if self.with_cable is None else self.with_cable.prediction.samples_per_s,
             "explanation": self.lines,
+            "exchanges": [mode.as_data() for mode in self.exchanges],
+            "exchange_auto": choose_mode(self.exchanges, self.loss_price).mode,
+            "exchange_explanation": self.exchange_lines,
         }
 
 
@@ -66,8 +80,13 @@ def look_ahead(
     *,
     cable_bytes_per_s: float,
     num_steps: int | None = None,
+    terms: RunTerms | None = None,
+    loss_price: float = 0.0,
 ) -> Outlook:
-    """The plan for the cluster, the plans for its fastest machines, and the plan with cables if links were measured."""
+    """The plan for the cluster, the plans for its fastest machines, and the plan with cables if links were measured.
+
+    `terms`: what modes of exchange are predicted for; by default the same batch, policy, machines and steps.
+    """
     shortest = make_plan(cluster, batch, policy, keep)
     plan = with_bench_threshold(cluster, shortest, BenchTerms(steps_left=steps_left_of(num_steps, 0)))
     are_measured = any(link.is_measured for link in cluster.links.values())
@@ -80,5 +99,7 @@ def look_ahead(
             if are_measured
             else None
         ),
+        exchanges=predict_modes(cluster, terms or RunTerms(batch=batch, policy=policy, keep=keep, num_steps=num_steps)),
+        loss_price=loss_price,
         lines=[*explain(cluster, plan), *explain_kept(plan, shortest, num_steps), *explain_alone(cluster, plan)],
     )

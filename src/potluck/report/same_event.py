@@ -31,8 +31,8 @@ def key_of(event: AnyEvent) -> object:  # noqa: PLR0911  one return an event typ
             return "resumed", step, checkpoint
         case GroupChanged(step=step, joined=joined, left=left):  # each worker measures its own stall_s
             return "group", step, *joined, "left", *left
-        case BackendChosen(step=step, backend=backend, reason=reason):
-            return "backend", step, backend, reason
+        case BackendChosen(step=step, backend=backend, reason=reason, exchange=exchange):
+            return "backend", step, backend, reason, exchange
         case LossDiverged(step=step):
             return "diverged", step
         case PlanChanged(step=step):

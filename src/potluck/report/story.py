@@ -13,6 +13,7 @@ from potluck.report.account_words import figures
 from potluck.report.cards import CardRow, card_rows, energy_of
 from potluck.report.history import Happening
 from potluck.report.idle_cards import idle_cards
+from potluck.report.round_price import round_price_text
 from potluck.report.timeline import COLUMNS
 from potluck.report.view import RunView
 from potluck.report.words import duration, losses_text, scores_text
@@ -197,6 +198,8 @@ def _result(view: RunView, account: Account | None) -> dict[str, str]:
     if (energy := energy_of(view)) is not None:
         result["energy"] = energy.text
     result |= losses_text(state)
+    if price := round_price_text(state.backend, (event for _, event in view.merge.scores.values())):
+        result["rounds"] = f"held-out loss {price}"
     if state.scores:
         result["held out"] = scores_text(state.scores).replace("held-out ", "")
     return result
@@ -255,6 +258,12 @@ def repeat_lines(view: RunView) -> tuple[str, ...]:
     if "script" in settings:
         more = [part for word in settings.get("env") or [] for part in ("--env", word)]
         kept = ["--keep", ",".join(map(str, keep))] if isinstance(keep := settings.get("keep"), list) and keep else []
+        given = settings.get("command_options")
+        more += [
+            part
+            for name, value in (given.items() if isinstance(given, dict) else ())
+            for part in (f"--{str(name).replace('_', '-')}", str(value))
+        ]
         run = ["potluck", "run", *(["--plain"] if view.is_plain else []), *more, *kept]
         here = ["potluck", "run", "--solo", *more] if more else ["python"]
         words = [*(run if settings.get("bundle") else here), settings["script"]]

@@ -7,21 +7,27 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import default_collate
 
 from potluck.core.errors import MeasureError
 from potluck.core.quantities import size_bytes
 from potluck.core.run_options import TrainOptions
 from potluck.core.version import __version__
+from potluck.engine.compute.tuner import has_images, make_trial, tuned_inputs
+from potluck.measuring.coding_speed import measure_coding
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes, is_out_of_memory
 from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
+from potluck.measuring.tuning import Tuning
+from potluck.measuring.tuning_store import keep_tuning, tuning_file
+from potluck.measuring.tuning_trials import find_tuning
 from potluck.workloads.datasets import DataOptions, load_dataset
 from potluck.workloads.models import build_model, find_model
 
 _QUICK_S = 3.0
+_TUNED_WITH = 32  # samples
 _AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -36,9 +42,12 @@ def measure_and_keep(
     largest: int,
     budget_s: float,
     memory_limit: int | None = None,
+    is_tuning: bool = False,
 ) -> StoredProfile:
     """Measure a model's steps on this device, up to a batch of `largest`, in about budget_s; save the profile."""
-    step, gradient_bytes = training_step(model, size, precision=precision, device=device, largest=largest)
+    step, gradient_bytes, tuning = training_step(
+        model, size, precision=precision, device=device, largest=largest, is_tuning=is_tuning
+    )
     free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
     cap = find_memory_cap(step, largest, free_bytes=free_bytes)
     trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
@@ -51,12 +60,17 @@ def measure_and_keep(
         compute=profile_from_trial(trial, cap),
         gradient_bytes=gradient_bytes,
         link=None if before is None else before.link,
+        peers={} if before is None else before.peers,
+        coding_factor=measure_coding(),
         ring=None if before is None else before.ring,
         trial={batch: statistics.median(times) for batch, times in trial.items()},
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},
     )
     save_profile(home, stored)
+    if tuning is not None:
+        path = tuning_file(home, machine, str(device), stored.model, precision)
+        keep_tuning(path, torch.__version__, tuning)
     return stored
 
 
@@ -79,13 +93,17 @@ def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: 
             largest=settings.global_batch,
             budget_s=_QUICK_S,
             memory_limit=limit,
+            is_tuning=settings.tuning,
         )
 
 
 def training_step(
-    model: str, size: str, *, precision: str, device: torch.device, largest: int
-) -> tuple[Callable[[int], None], int]:
-    """A function that trains one step on so many samples and waits for the device; and the bytes of the gradients."""
+    model: str, size: str, *, precision: str, device: torch.device, largest: int, is_tuning: bool = False
+) -> tuple[Callable[[int], None], int, Tuning | None]:
+    """A function that trains one step on so many samples and waits for the device; the bytes of the gradients; tuning.
+
+    The step runs as the tuning says, which is found first if that is wished.
+    """
     spec = find_model(model)
     options = DataOptions(data_dir=Path("data"), num_samples=largest, seed=0)
     splits = load_dataset(f"synthetic_{spec.reads}", options)
@@ -96,9 +114,19 @@ def training_step(
     batch = default_collate([samples[index] for index in range(largest)])  # on the CPU: all of it may fit nowhere else
     context = torch.autocast(device.type, _AUTOCAST[precision]) if precision in _AUTOCAST else nullcontext()
 
+    def loss_of(*columns: Tensor) -> Tensor:
+        return spec.task.loss(network, *columns)[0]
+
+    tuning = None
+    if is_tuning:
+        few = tuple(column[:_TUNED_WITH].to(device) for column in batch)
+        trial = make_trial(network, loss_of, device=device, forward_context=lambda: context, args=few, kwargs={})
+        tuning = find_tuning(trial, has_images=has_images(few, {}), is_on_cpu=device.type == "cpu")
+
     def step(num_samples: int) -> None:
+        columns, _ = tuned_inputs(tuning or Tuning(), tuple(column[:num_samples].to(device) for column in batch), {})
         with context:
-            loss, _ = spec.task.loss(network, *(column[:num_samples].to(device) for column in batch))
+            loss = loss_of(*columns)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()
@@ -106,7 +134,7 @@ def training_step(
             torch.accelerator.synchronize(device)
 
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    return step, sum(parameter.numel() * parameter.element_size() for parameter in trained)
+    return step, sum(parameter.numel() * parameter.element_size() for parameter in trained), tuning
 
 
 def _placed(network: nn.Module, name: str, device: torch.device) -> nn.Module:

@@ -18,13 +18,14 @@ from tests.unit.meeting.test_local_run import GATES, MEMBERSHIP
 
 def test_machines_to_keep_reach_the_engine(tmp_path, monkeypatch):
     place = AgentPlace(home=Home(tmp_path), membership=MEMBERSHIP, gate="gate", threads=None, data_dir=tmp_path)
-    task = RunTask(bundle="0" * 64, entry="train.py", keep=["rosa", "lily"])
+    task = RunTask(bundle="0" * 64, entry="train.py", keep=["rosa", "lily"], exchange={"exchange": "int4"})
     known = {"run": "one", "run_id": "1", "phase": "go", "task": task, "started_by": "ann@rosa", "workers": [0]}
     known |= {"devices": ["cpu"], "expected": 1, "lighthouse_port": 1, "secret": "s", "runs_dir": None}
     variables = worker_environments(place, Assignment(**known), GATES, tmp_path)[0]
     assert read_launch().keep == ()
     monkeypatch.setenv("POTLUCK_KEEP", variables["POTLUCK_KEEP"])
     assert read_launch().keep == ("rosa", "lily")
+    assert variables["POTLUCK_EXCHANGE"] == "int4"
 
 
 def test_keep_is_refused_where_it_means_nothing(workplace):

@@ -11,7 +11,7 @@ from potluck.core.errors import GroupError, SettingsError
 from potluck.engine.group.addresses import address_towards, host_and_port
 from potluck.engine.group.backend import check_backend
 from potluck.engine.group.gradients import Contribution, GradientSums, are_whole
-from potluck.engine.group.roster import Member, Roster, group_change
+from potluck.engine.group.roster import Member, Roster, StateDigest, group_change
 from potluck.engine.group.timeouts import StepTimeout
 from potluck.engine.order.position import Slice
 from potluck.events.progress_lines import group_lines
@@ -48,7 +48,12 @@ def test_parts_that_meet_are_whole_and_others_are_not(batch, cuts, step):
     parts = [Slice(step, a, b) for a, b in pairwise(ends)]
 
     def sums(parts):
-        return GradientSums(*map(sum, zip(*(Contribution(p, 1.0, 0.0, 1.0).numbers() for p in parts), strict=True)))
+        return GradientSums(
+            *map(
+                sum,
+                zip(*(Contribution(p.step, ((p.start, p.stop),), 1.0, 0.0, 1.0).numbers() for p in parts), strict=True),
+            )
+        )
 
     assert are_whole(sums(parts), step, batch)
     assert not are_whole(sums([*parts, parts[0]]), step, batch)
@@ -91,10 +96,21 @@ def test_a_slow_peer_that_lives_is_waited_for_longer_each_time():
     patience.spoiled(someone_left=True)
     assert patience.timeout().total_seconds() == pytest.approx(1.5)
     patience.healing(10_000_000)
-    assert patience.timeout().total_seconds() == pytest.approx(16.5)
+    assert patience.timeout().total_seconds() == pytest.approx(1.5 + 5 + 40)  # 2 Mbit/s
+    patience.healing(1_000_000_000)  # no constant is enough for every state
+    assert patience.timeout().total_seconds() > 4000
 
 
-def member(name, machine=None, *, step=0, weights=""):
+def test_gradients_that_take_minutes_on_a_slow_link_are_waited_for():
+    patience = StepTimeout()
+    patience.exchanges(500_000_000)
+    assert patience.timeout().total_seconds() == pytest.approx(20 + 1000)
+    for _ in range(3):
+        patience.committed(200.0)
+    assert patience.timeout().total_seconds() == pytest.approx(601)  # longer than the two minutes that usually suffice
+
+
+def member(name, machine=None, *, step=0, weights="", history=""):
     return Member(
         name=name,
         machine=machine or name,
@@ -103,7 +119,7 @@ def member(name, machine=None, *, step=0, weights=""):
         model="",
         nccl="",
         introduction=WorkerIntroduction(),
-        weights=weights,
+        state=StateDigest(weights, history),
     )
 
 
@@ -141,6 +157,15 @@ def test_where_weights_differ_those_of_a_trained_worker_count():
     assert trained.reference.name == "b"
 
 
+def test_where_histories_differ_the_state_of_most_counts():
+    histories = {"a": "1", "b": "2", "c": "2", "d": "2"}
+    members = [member(name, step=4, history=history) for name, history in histories.items()]
+    roster = Roster((*members[:3], member("d", step=3, history="2"), member("e", step=4, weights="x")), 0)
+    assert roster.reference.name == "b"
+    assert [holder.name for holder in roster.holders] == ["b", "c"]  # d is behind, e has not trained
+    assert Roster(tuple(members[:2]), 0).reference.name == "a"  # of as many, the first
+
+
 def test_who_is_behind_takes_nothing():
     members = tuple(member(name, step=step) for name, step in (("a", 5), ("b", 3), ("c", 5)))
     assert Roster(members, 1).participants() == [0, 2]
@@ -159,6 +184,7 @@ def test_buckets_leave_little_that_backward_cannot_hide():
     assert bucket_bytes(1_500_000) == 1 << 20
     assert bucket_bytes(102 << 20) == (102 << 20) // 16
     assert bucket_bytes(10 << 30) == 25 << 20
+    assert bucket_bytes(1_500_000, "int4") == 1 << 18
 
 
 def test_a_group_is_whole_when_nobody_waits_for_others_who_are_missing():

@@ -12,19 +12,19 @@ from potluck.engine.group.forming import SelfDescription, introduce
 from potluck.engine.group.roster import Member, Roster
 from potluck.engine.group.session import GroupSession
 from potluck.engine.group.switching import SwitchingGroup
+from potluck.engine.order.position import DataOrder
 from potluck.events.types import StepTiming
 from potluck.planning.costs import ComputeProfile
 from potluck.planning.replanning.setting import WorkerIntroduction
 from tests.fake_group import FakeGroup
 
 BATCH = 48
+FOURS = DataOrder(40, 4, seed=0)
 
 
-def member(name, *, step=0, weights=""):
+def member(name, *, step=0):
     told = WorkerIntroduction()
-    return Member(
-        name=name, machine=name, step=step, state_address="", model="", nccl="", introduction=told, weights=weights
-    )
+    return Member(name=name, machine=name, step=step, state_address="", model="", nccl="", introduction=told)
 
 
 def sessions(steps, **options):
@@ -119,11 +119,11 @@ class FakeConnection:
 def test_a_state_hands_over_between_steps_only():
     connection, first, second = FakeConnection(), FakeState([True, False]), FakeState()
     group = SwitchingGroup(connection, first)
-    assert group.begin(0, lambda _: 4).step == 0
+    assert group.begin(0, FOURS).step == 0
     first.next = second
     assert group.announce(4.0, 1.0, 1.0, is_last=False) == first.begun[-1]  # the step under way ends where it began
     assert group.commit()
-    group.begin(1, lambda _: 4)
+    group.begin(1, FOURS)
     assert (len(first.begun), len(second.begun)) == (1, 1)
     group.close()
     assert (first.is_closed, second.is_closed, connection.is_closed) == (False, True, True)
@@ -132,5 +132,5 @@ def test_a_state_hands_over_between_steps_only():
 def test_a_state_that_caught_up_hands_over_the_step_that_it_reached():
     bench, ring = FakeState(ahead=5), FakeState()
     bench.next = ring
-    assert SwitchingGroup(FakeConnection(), bench).begin(2, lambda _: 4).step == 7
+    assert SwitchingGroup(FakeConnection(), bench).begin(2, FOURS).step == 7
     assert ring.begun[-1].step == 7

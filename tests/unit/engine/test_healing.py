@@ -3,6 +3,7 @@
 import pickle
 import socket
 import threading
+import time
 from contextlib import suppress
 from datetime import timedelta
 
@@ -65,6 +66,21 @@ def test_a_state_arrives_whole(exchanges):
     assert same(me.recv_checkpoint(0, peer.metadata(), 7, SECONDS), STATE)
 
 
+def test_a_state_may_take_longer_than_the_time_for_an_answer(exchanges):
+    peer, me = exchanges(step=7), exchanges()
+    with liar(peer=peer.metadata(), pause_s=0.03) as slow:
+        began = time.monotonic()
+        assert same(me.recv_checkpoint(0, slow, 7, timedelta(seconds=1)), STATE)
+    assert time.monotonic() - began > 1
+
+
+def test_a_peer_that_stops_sending_is_given_up(exchanges, monkeypatch):
+    monkeypatch.setattr("potluck.engine.group.state_transfer._STALL_S", 0.2)
+    peer, me = exchanges(step=7), exchanges()
+    with liar(peer=peer.metadata(), pause_s=1.0) as stalled, pytest.raises(GroupError, match="timed out"):
+        me.recv_checkpoint(0, stalled, 7, SECONDS)
+
+
 def test_a_peer_with_a_wrong_secret_is_refused_by_both_sides(exchanges):
     peer, me = exchanges(b"another", step=7), exchanges()
     with pytest.raises(GroupError, match="does not know this run's secret"):
@@ -111,8 +127,8 @@ def test_a_pickle_is_never_read(exchanges):
 class liar:  # noqa: N801
     """A server on loopback that answers with bytes of its own, through a cut or a flipped bit of a real peer's."""
 
-    def __init__(self, answer=b"", *, peer=None, cut=None, flip=None):
-        self.answer, self.peer, self.cut, self.flip = answer, peer, cut, flip
+    def __init__(self, answer=b"", *, peer=None, cut=None, flip=None, pause_s=0.0):
+        self.answer, self.peer, self.cut, self.flip, self.pause_s = answer, peer, cut, flip, pause_s
 
     def __enter__(self):
         self.listener = socket.create_server(("127.0.0.1", 0))
@@ -140,6 +156,7 @@ class liar:  # noqa: N801
                         content[self.flip - sent] ^= 1
                     if self.cut is not None:
                         content = content[: max(0, self.cut - sent)]
+                    time.sleep(self.pause_s)
                     connection.sendall(content)
                     sent += len(content)
                     if self.cut is not None and sent >= self.cut:

@@ -116,6 +116,21 @@ def test_gates_that_dial_each_other_at_the_same_moment_agree_on_one_link(identit
     asyncio.run(run())
 
 
+def test_both_ends_of_a_link_send_letters_before_gradients(identities):
+    async def run():
+        async with cluster_of(identities) as cluster:
+            cluster.tell()
+            await cluster.until(lambda: all(set(cluster.ways(name).values()) == {"direct"} for name in NAMES))
+            await asyncio.sleep(1.0)  # gates that dialled each other at the same moment have agreed by then
+            for gate in cluster.gates.values():
+                for link in gate._links.values():
+                    connection = link._held._end.socket
+                    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY) == 6
+                    assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+
+    asyncio.run(run())
+
+
 def test_a_member_that_is_removed_gets_nothing_even_if_it_was_half_in(identities):
     async def run():
         async with cluster_of(identities) as cluster:

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from potluck.core.errors import MeetingError
+from potluck.core.errors import MeetingError, SettingsError
 from potluck.engine.opening import record_settings
 from potluck.meeting.host.run_setup import prepare_script
 from potluck.meeting.host.starting import is_awaited
@@ -37,9 +37,23 @@ def test_machines_to_keep_and_variables_are_those_of_the_start_until_others_are_
     assert recorded["seed"] == 5
 
 
+def test_options_of_the_exchange_are_those_of_the_start_until_others_are_given(tmp_path):
+    task, recorded = prepare(tmp_path, resume=False, exchange={"exchange": "int8", "loss_price": 1.5})
+    assert recorded["command_options"] == task.exchange == {"exchange": "int8", "loss_price": 1.5}
+    assert prepare(tmp_path)[0].exchange == {"exchange": "int8", "loss_price": 1.5}
+    task, recorded = prepare(tmp_path, exchange={"exchange": "int4"})
+    assert recorded["command_options"] == task.exchange == {"exchange": "int4", "loss_price": 1.5}
+    with pytest.raises(SettingsError, match="exchange cannot be 'int9'"):
+        prepare(tmp_path, exchange={"exchange": "int9"})
+
+
+def test_a_host_of_an_earlier_release_reads_a_script_without_such_options():
+    assert "exchange" not in RunTask(bundle="0" * 64, entry="train.py").model_dump()
+
+
 def test_a_run_without_them_records_none(tmp_path):
     task, recorded = prepare(tmp_path, resume=False)
-    assert not recorded.keys() & {"keep", "env", "plain"}
+    assert not recorded.keys() & {"keep", "env", "plain", "command_options"}
     task, recorded = prepare(tmp_path)
     assert task.keep == task.env == []
 
@@ -49,6 +63,14 @@ def test_machines_to_keep_are_part_of_the_command_that_repeats_a_run(workplace):
     folder = eventful(workplace / "experiments", "one")
     folder.settings_file.write_text(yaml.safe_dump({"script": "own.py", "bundle": "0", "keep": ["rosa", "lily"]}))
     assert "repeat it\n  potluck run --keep rosa,lily own.py\n" in potluck("report", "one").output
+
+
+def test_options_of_the_exchange_are_part_of_the_command_that_repeats_a_run(workplace):
+    (workplace / "experiments").mkdir()
+    folder = eventful(workplace / "experiments", "one")
+    command = {"exchange": "rounds", "round_steps": 32}
+    folder.settings_file.write_text(yaml.safe_dump({"script": "own.py", "bundle": "0", "command_options": command}))
+    assert "potluck run --exchange rounds --round-steps 32 own.py\n" in potluck("report", "one").output
 
 
 @pytest.mark.parametrize(

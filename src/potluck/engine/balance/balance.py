@@ -75,15 +75,17 @@ class Balance:
             policy=self._wishes.policy,
             keep=self._wishes.keep,
             link=self.kept.link,
+            peers=self.kept.peers,
+            coding_factor=self.kept.coding_factor,
             last_step=self.last_step,
             re_forming_s=self.re_forming_s,
             num_returns=self._num_returns,
             kept_ring=self.kept.ring,
         )
 
-    def report(self) -> CostReport:
-        """The cost report that this worker sends with its gradients."""
-        return self._cost.report(is_fresh=self.replanner.checks_next)
+    def report(self, *, of_round: bool = False) -> CostReport:
+        """The cost report that this worker sends with its gradients, or at the end of a round."""
+        return self._cost.report(is_fresh=self.replanner.checks_next(of_round=of_round))
 
     def timed(self, samples: int, num_micro_batches: int, timing: StepTiming, cpu_s: float = 0.0) -> None:
         """Record a committed step of this worker; `cpu_s` is the processor time of its own work."""
@@ -109,9 +111,9 @@ class Balance:
             self.lone = None
         self._adopt(self.replanner.formed(setting, step), step)
 
-    def committed(self, costs: Sequence[CostReport], step: int) -> None:
+    def committed(self, costs: Sequence[CostReport], step: int, *, of_round: bool = False) -> None:
         """Check the plan after `step` committed steps, by the costs of all workers; a new plan is for the next step."""
-        self._adopt(self.replanner.committed(costs, step), step)
+        self._adopt(self.replanner.committed(costs, step, of_round=of_round), step)
 
     def distrust(self) -> None:
         """Use only equal shares from now on: workers have computed different plans."""

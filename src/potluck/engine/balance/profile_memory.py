@@ -4,8 +4,12 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+
 from potluck.measuring.memory import MemoryCap
-from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
+from potluck.measuring.profile_store import StoredProfile, find_profile, newest_links, save_profile
+from potluck.measuring.tuning import Tuning
+from potluck.measuring.tuning_store import find_tuning_file, keep_tuning, tuning_file
 from potluck.planning.costs import ComputeProfile
 from potluck.planning.measured_exchange import RingMeasurement
 
@@ -31,6 +35,10 @@ class ProfileMemory:
         stored = find_profile(self.home, self.machine, self.device, self.model, self.precision)
         return stored if stored is not None and stored.gradient_bytes == gradient_bytes else None
 
+    def links(self) -> StoredProfile | None:
+        """The newest profile of this machine, of any model, with measured links."""
+        return newest_links(self.home, self.machine)
+
     def keep(self, compute: ComputeProfile | None, num_steps: int, ring: RingMeasurement | None = None) -> None:
         """Store the cost that a run's steps showed, if they are enough; a trial's cost is less exact and replaced."""
         if compute is not None and num_steps >= _LEAST_STEPS:
@@ -43,6 +51,18 @@ class ProfileMemory:
         before = ComputeProfile(fixed_s=0.0, per_sample_s=1e-3) if stored is None else stored.compute
         self._save(ComputeProfile(fixed_s=before.fixed_s, per_sample_s=before.per_sample_s, memory_cap=cap, error=1.0))
         return cap
+
+    def recall_tuning(self) -> Tuning | None:
+        """The stored tuning of the model; None if there is none."""
+        return find_tuning_file(self._tuning_file(), torch.__version__)
+
+    def keep_tuning(self, tuning: Tuning) -> None:
+        """Store how this machine trains the model."""
+        keep_tuning(self._tuning_file(), torch.__version__, tuning)
+
+    def _tuning_file(self) -> Path:
+        assert self.model is not None
+        return tuning_file(self.home, self.machine, self.device, self.model, self.precision)
 
     def _stored(self) -> StoredProfile | None:
         assert self.model is not None
@@ -61,6 +81,8 @@ class ProfileMemory:
                 compute=compute,
                 gradient_bytes=self.gradient_bytes,
                 link=None if stored is None else stored.link,
+                peers={} if stored is None else stored.peers,
+                coding_factor=1.0 if stored is None else stored.coding_factor,
                 ring=ring or (None if stored is None else stored.ring),
                 measured_at=time.time(),
             ),

@@ -11,6 +11,7 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from potluck.core.errors import CheckpointError
 from potluck.core.words import counted
+from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.compute.precision import Precision
 from potluck.engine.order.position import DataOrder
 
@@ -45,6 +46,8 @@ class TrainingState:
     models: list[nn.Module] = field(default_factory=list)
     optimizers: list[Optimizer] = field(default_factory=list)
     schedulers: list[LRScheduler] = field(default_factory=list)
+    outer: OuterStep | None = None
+    """The outer step, in a run that trains in rounds."""
 
     @property
     def model(self) -> nn.Module:
@@ -68,6 +71,13 @@ class TrainingState:
         """The parameters that the optimizers train, including groups added after run.prepare."""
         return [parameter for optimizer in self.optimizers for parameter in parameters_of(optimizer)]
 
+    def move_schedules(self, num_steps: int, at: int) -> None:
+        """Move the schedules that the script moves with every step: they have counted `at` steps, like the run."""
+        for scheduler in self.schedulers:
+            if getattr(scheduler, "last_epoch", None) == at:
+                for _ in range(num_steps):
+                    scheduler.step()
+
     def capture(self, step: int, order: DataOrder, so_far: EpochSoFar) -> dict[str, Any]:
         """The state after `step` committed steps, as tensors and plain data."""
         optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
@@ -82,6 +92,7 @@ class TrainingState:
             **({"optimizer": optimizers[0]} if len(optimizers) == 1 else {"optimizers": optimizers}),
             "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
             "precision": self.precision.state_dict(),
+            **({} if self.outer is None else {"outer": self.outer.state_dict()}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
@@ -94,6 +105,8 @@ class TrainingState:
         for index in range(len(self.schedulers)):
             self.restore_scheduler(state, index)
         self.precision.load_state_dict(state["precision"])
+        if self.outer is not None:
+            self.outer.load_state_dict(state.get("outer"))
 
     def check_numbers(self, state: dict[str, Any]) -> None:
         """Refuse a state with another number of models, optimizers or schedules."""

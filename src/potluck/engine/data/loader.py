@@ -93,7 +93,7 @@ class SharedLoader:
         while position.step < position.last_step:
             progress.timer.lap("rest_s")
             # The group may be at a later step: then this worker takes part in that step, and is healed in it.
-            part = self._group.begin(position.step, order.batch_of)
+            part = self._group.begin(position.step, order)
             progress.timer.lap("exchange_wait_s")
             micro_batches = split_into_micro_batches(part, self._micro_batch())
             self._follow_order()
@@ -155,6 +155,10 @@ class SharedLoader:
         """The micro-batches from `first` to the end of training, if the plan does not change."""
         micro_batches = self._expected(first.step)
         yield from micro_batches[micro_batches.index(first) :] if first in micro_batches else [first]
+        if self._group.round.is_open:  # the next round's samples depend on its group
+            for part in self._group.round.upcoming():
+                yield from split_into_micro_batches(part, self._micro_batch())
+            return
         for number in range(first.step + 1, self._progress.position.last_step):
             yield from self._expected(number)
 

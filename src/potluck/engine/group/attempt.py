@@ -16,6 +16,8 @@ class StepAttempt:
     """The samples that this worker takes."""
     batch: int
     """The samples of the step over all workers."""
+    num_steps: int = 1
+    """How many steps it is; in a round, all of the round."""
     began_at: float
     """time.monotonic of the beginning, plus waits that say nothing about the peers' speed."""
     is_confirmed: bool

@@ -1,6 +1,5 @@
 """A worker on the bench: it copies the others' state, and now and then times a probe step that never counts."""
 
-from collections.abc import Callable
 from typing import Any
 
 from potluck.engine.group.bench import Bench
@@ -8,7 +7,7 @@ from potluck.engine.group.connection import Connection
 from potluck.engine.group.protocol import GroupState
 from potluck.engine.group.roster import Roster
 from potluck.engine.group.solo import SoloGroup
-from potluck.engine.order.position import Slice
+from potluck.engine.order.position import BatchSizes, Slice
 from potluck.measuring.line_fit import Timed
 from potluck.planning.replanning.returning import FasterWith
 
@@ -44,9 +43,9 @@ class BenchedGroup(SoloGroup):
     def successor(self) -> GroupState:
         return self._back if self._is_over else self
 
-    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+    def begin(self, step: int, order: BatchSizes) -> Slice:
         self._bench.begin()
-        self._part = Slice(step, 0, min(self._bench.num_samples, batch_of(step)))
+        self._part = Slice(step, 0, min(self._bench.num_samples, order.batch_of(step)))
         return self._part
 
     def expect(self, step: int, batch: int) -> Slice:  # noqa: ARG002

@@ -9,8 +9,11 @@ from typing import Any
 from torch import nn
 
 from potluck.engine.balance.balance import Balance
+from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.group.exchange_rule import ExchangeRule
 from potluck.engine.group.forming import RosteredGroup
 from potluck.engine.group.gloo import GlooOnDevice
+from potluck.engine.group.gradient_wire import GradientWire
 from potluck.engine.group.gradients import GradientExchange
 from potluck.engine.group.listening import open_gloo
 from potluck.engine.group.membership import Membership
@@ -82,18 +85,25 @@ class Connection:
         assert self._model is not None, "wrap comes first"
         return self._model
 
-    def wrap(self, model: nn.Module, states: States, is_stopping: Callable[[], bool], *, is_several: bool) -> nn.Module:
+    def wrap(
+        self,
+        model: nn.Module,
+        states: States,
+        is_stopping: Callable[[], bool],
+        *,
+        is_several: bool,
+        outer: OuterStep | None = None,
+    ) -> nn.Module:
         """The module whose backward pass exchanges gradients."""
         kind = SeveralExchange if is_several else GradientExchange
-        exchange = kind(
-            model,
-            lambda: self.membership.manager,
-            self.process_group,
-            self.timeout.timeout,
-            self.timer.gradients_ready,
+        wire = GradientWire(
+            lambda: self.membership.manager, self.process_group, self.timeout.timeout, self.place.exchange.code
         )
+        exchange = kind(model, wire, self.timer.gradients_ready)
+        self.timeout.exchanges(exchange.num_bytes)
+        self.process_group.rule = ExchangeRule(self.place.exchange, exchange.num_bytes, outer)
         self.is_stopping = is_stopping
-        self._model = SharedModel(model, exchange, states, is_several=is_several)
+        self._model = SharedModel(model, exchange, states, is_several=is_several, outer=outer)
         return self._model.wrapped
 
     def close(self) -> None:

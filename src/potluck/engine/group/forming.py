@@ -20,8 +20,10 @@ from typing import Any, TypeAlias
 
 from torchft.process_group import ProcessGroupWrapper, create_store_client
 
-from potluck.core.errors import GroupError
+from potluck.core.errors import GroupError, PlanError
 from potluck.engine.balance.worker_cost import WorkerCost
+from potluck.engine.group.exchange_rule import ExchangeRule
+from potluck.engine.group.islands import Island, split_into_islands
 from potluck.engine.group.nccl import NcclGroups
 from potluck.engine.group.roster import Member, Roster, read_signed, sign
 from potluck.engine.group.session import GroupSession
@@ -71,6 +73,8 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         self._nccl = nccl
         self._made: dict[str, Any] = {}
         self.introduction: SelfDescription | None = None
+        self.rule: ExchangeRule | None = None
+        """Chooses how a group exchanges; set once, when the model is known."""
         self.new_lighthouse_since = float("-inf")
         """time.monotonic of a restarted lighthouse's first quorum."""
         self.backend = "gloo"
@@ -78,7 +82,7 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         """The group of the last quorum; None if no process group formed."""
         self.announced: tuple[Member, ...] = ()
         """The members of the last quorum, whether their process group formed or not."""
-        self.refusal: GroupError | None = None
+        self.refusal: GroupError | PlanError | None = None
         self.stranger = ""
         """The member that does not know the run's secret; empty if there is none."""
 
@@ -92,10 +96,12 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         members = self._meet(store_addr, rank, world_size, me)
         self.announced = members
         try:
-            check_same_model(members, members[rank])
-            choice = choose_backend(self._wanted, [member.backend_facts for member in members])
+            check_alike(members, members[rank])
+            assert self.rule is not None
+            exchange = self.rule.choose(members, self.introduction.global_batch)
+            choice = choose_backend(self._wanted, [member.backend_facts for member in members], exchange.mode)
             self.backend = choice.backend
-        except GroupError as refusal:
+        except (GroupError, PlanError) as refusal:
             self.refusal = refusal
             raise
         if self.backend not in self._made:
@@ -104,7 +110,41 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
             )
         self._pg = self._made[self.backend]
         super().configure(store_addr, replica_id, rank, world_size, quorum_id, *more)
-        self.session = GroupSession(roster=Roster(members, rank), quorum_id=quorum_id or 0, choice=choice)
+        roster = Roster(members, rank)
+        island = None
+        if exchange.mode == "islands":
+            islands = split_into_islands(roster, exchange.islands)
+            island = self._form_island(store_addr, replica_id, quorum_id, roster, islands)
+        self.session = GroupSession(
+            roster=roster, quorum_id=quorum_id or 0, choice=choice, exchange=exchange, island=island
+        )
+
+    def _form_island(
+        self,
+        store_addr: str,
+        replica_id: str,
+        quorum_id: int | None,
+        roster: Roster,
+        islands: list[tuple[int, ...]],
+    ) -> Island:
+        """Form the process groups of this worker's island, and of all leaders if this worker is one."""
+        number = next(index for index, places in enumerate(islands) if roster.mine in places)
+        places = islands[number]
+        mine = places.index(roster.mine)
+        group: Any = None
+        leaders: Any = None
+        if len(places) > 1:
+            group = self._made.setdefault("island", self._gloo(self._timeout))
+            group.configure(f"{store_addr}/island{number}", replica_id, mine, len(places), quorum_id)
+        if mine == 0:
+            leaders = self._made.setdefault("leaders", self._gloo(self._timeout))
+            leaders.configure(f"{store_addr}/leaders", replica_id, number, len(islands), quorum_id)
+        return Island(Roster(tuple(roster.members[place] for place in places), mine), places, group, leaders)
+
+    def break_off(self) -> None:
+        """Close this worker's connections, so that peers that wait for it notice at once; a new quorum forms others."""
+        for made in self._made.values():
+            made.abort()
 
     def _meet(self, store_addr: str, rank: int, world_size: int, me: Member) -> tuple[Member, ...]:
         """Write this worker's entry into the quorum's store, and wait for every member's."""
@@ -122,16 +162,25 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         self.stranger = ""
         return tuple(members)
 
+    def rank(self) -> int:
+        """This worker's rank in the group; torchft's own wrapper always says 0."""
+        return int(self.parent.rank())
+
     def errored(self) -> Exception | None:
         error: Exception | None = None if self._pg is None else self._pg.errored()
         return error
 
 
-def check_same_model(members: tuple[Member, ...], mine: Member) -> None:
-    """Refuse to add up gradients of different models."""
+def check_alike(members: tuple[Member, ...], mine: Member) -> None:
+    """Refuse to add up gradients of different models, or in different codes."""
     for other in members:
         if other.model != mine.model:
             raise GroupError(
                 f"{other.name} trains another model than {mine.name}",
                 fix="use the same script, settings and versions on every machine",
+            )
+        if other.exchange != mine.exchange:
+            raise GroupError(
+                f"{other.name} exchanges gradients as {other.exchange}, {mine.name} as {mine.exchange}",
+                fix="start all machines with the same --exchange",
             )

@@ -6,15 +6,16 @@ from potluck.core.errors import GroupError
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.forming import SelfDescription
 from potluck.engine.group.nccl import own_card, own_nccl
-from potluck.engine.group.roster import Member, Roster
+from potluck.engine.group.place import code_of
+from potluck.engine.group.roster import Member, Roster, RoundEntry, StateDigest, setting_of
 from potluck.engine.group.session import GroupSession
 from potluck.measuring.sources import exchange_of
-from potluck.planning.replanning.setting import GroupSetting
 
 _LONELY_S = 5.0
 _ASK_AGAIN_S = 0.05
 _RESUMED_S = 5.0  # workers of a resumed run start within seconds of each other
 _TOO_FEW = RuntimeError("others have not found the restarted lighthouse yet")
+_OTHER_HISTORY = RuntimeError("most others have come to this step by other commits")
 
 
 class Gathering:
@@ -26,24 +27,31 @@ class Gathering:
         self.session: GroupSession | None = None
         """The group that this worker trains in; torchft's thread may already be forming the next one."""
 
-    def ask(self, settled: Roster | None, global_batch: int) -> None:
-        """Ask for a quorum, on torchft's thread. `settled`: the workers of this worker's last committed step."""
+    def ask(self, settled: Roster | None, global_batch: int, round_: RoundEntry) -> None:
+        """Ask for a quorum, on torchft's thread. `settled`: the workers of this worker's last committed step.
+
+        `round_`: what this worker tells of its open round.
+        """
         connection = self._connection
         connection.membership.ask(
             SelfDescription(
-                member=_describe(connection, has_trained=settled is not None),
+                member=_describe(connection, round_),
                 cost=connection.balance.own_cost(),
                 global_batch=global_batch,
                 trained_with=() if settled is None else settled.order,
             )
         )
 
-    def gather(self, settled: Roster | None, global_batch: int, *, was_spoiled: bool) -> GroupSession:
+    def gather(
+        self, settled: Roster | None, global_batch: int, round_: RoundEntry, *, was_spoiled: bool
+    ) -> GroupSession:
         """Wait until a group with this worker has formed. `was_spoiled`: the previous attempt was not committed."""
         connection, manager = self._connection, self._connection.membership.manager
-        started, told = time.monotonic(), False
+        started, told, first_step = time.monotonic(), False, manager.current_step()
         while True:
-            self.ask(settled, global_batch)
+            if manager.current_step() != first_step:
+                round_ = RoundEntry(round_.steps)  # healed meanwhile: what this worker did was of an earlier round
+            self.ask(settled, global_batch, round_)
             connection.membership.answer()
             session = connection.process_group.session
             if session is None or manager.errored() is not None:
@@ -66,7 +74,11 @@ class Gathering:
             if is_complete or may_begin:
                 if was_spoiled:
                     self._note_spoiled(settled, session)
-                return self._accept(session, global_batch)
+                self._accept(session, global_batch)
+                if self._begin_alike(session):
+                    return session
+                manager.should_commit()
+                continue
             if not told and time.monotonic() - started > _LONELY_S:
                 told = True
                 here = ", ".join(member.name for member in roster.members)
@@ -85,16 +97,18 @@ class Gathering:
         if not session.roster.is_whole:
             manager.report_error(_TOO_FEW)
             return None
+        if self._differs(session):
+            manager.report_error(_OTHER_HISTORY)  # this worker's share came from its own state; the retry heals it
+            connection.process_group.break_off()
+            return None
         return self._accept(session, global_batch)
 
     def _accept(self, session: GroupSession, global_batch: int) -> GroupSession:
         """Train in this session; if it has just formed, plan from the introductions of its members."""
         connection = self._connection
         if session is not self._formed:
-            exchange = exchange_of(connection.model.exchange.num_bytes)
-            workers = [(member.name, member.machine) for member in session.roster.members]
-            told = [member.introduction for member in session.roster.members]
-            setting = GroupSetting.of(workers, told, global_batch, exchange)
+            exchange = exchange_of(connection.model.exchange.num_bytes, code_of(session.exchange.mode))
+            setting = setting_of(session.roster.members, global_batch, exchange)
             connection.balance.formed(setting, session.roster.step)
             self._formed = session
         self.session = session
@@ -102,16 +116,26 @@ class Gathering:
             connection.timeout.healing(connection.model.state_bytes)
         return session
 
-    def begin_alike(self, session: GroupSession) -> None:
-        """Before a group's first step: a worker whose initial weights differ takes the reference member's state."""
-        roster, connection = session.roster, self._connection
-        reference, me = roster.reference, roster.me
-        if session.has_committed or me.step != roster.step or me.weights in ("", reference.weights):
-            return
+    def _begin_alike(self, session: GroupSession) -> bool:
+        """Before a group's first step: a worker whose state differs takes that of most others; False if it cannot."""
+        connection, roster = self._connection, session.roster
+        if not self._differs(session):
+            return True
         try:
-            connection.model.heal(connection.membership.fetch(reference.state_address, roster.step))
+            state = connection.membership.fetch(roster.reference.state_address, roster.step, or_others=True)
         except (OSError, GroupError) as error:
-            connection.membership.manager.report_error(error)  # the reference is gone: the next group has another
+            connection.membership.manager.report_error(error)  # those who have it are gone: the next group has others
+            connection.process_group.break_off()
+            return False
+        connection.membership.begin_change()
+        connection.model.heal(state)
+        connection.membership.lend()
+        return True
+
+    def _differs(self, session: GroupSession) -> bool:
+        """Whether this worker is at the group's step with another state, in the group's first step."""
+        roster = session.roster
+        return not session.has_committed and roster.me.step == roster.step and roster.me not in roster.holders
 
     def _note_spoiled(self, settled: Roster | None, session: GroupSession | None) -> None:
         before = set() if settled is None else settled.names
@@ -119,20 +143,22 @@ class Gathering:
         self._connection.timeout.spoiled(someone_left=not before <= now)
 
 
-def _describe(connection: Connection, *, has_trained: bool) -> Member:
+def _describe(connection: Connection, round_: RoundEntry) -> Member:
     """This worker's entry in the roster, except what depends on the number of workers."""
-    place, membership = connection.place, connection.membership
+    place, membership, history = connection.place, connection.membership, connection.model.history
     return Member(
         name=place.name,
         machine=place.machine,
         step=membership.manager.current_step(),
         state_address=membership.state_address,
         model=connection.model.fingerprint,
+        exchange=place.exchange.name,
         nccl=own_nccl(place.device),
         device=str(place.device),
         card=own_card(place.device),
         lan_address=place.lan_address,
         introduction=connection.balance.introduction(place.share),
-        weights="" if has_trained else connection.model.weights,
+        state=StateDigest(history=history) if history else StateDigest(weights=connection.model.weights),
         gradient_address=connection.gradient_address,
+        round=round_,
     )

@@ -20,6 +20,10 @@ class GlooOnDevice(ProcessGroupGloo):  # type: ignore[misc]
         super().__init__(timeout=timeout)
         self._device = device
 
+    def rank(self) -> int:
+        """This worker's rank in the group; torchft's own wrapper always says 0."""
+        return int(self.parent.rank())
+
     def _create_pg(self, store: Store, rank: int, world_size: int) -> ProcessGroup:
         options = _Backend._Options()
         options._devices = [self._device]

@@ -4,23 +4,18 @@ import inspect
 import struct
 import zlib
 from collections.abc import Callable
-from datetime import timedelta
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.distributed import GradBucket  # type: ignore[attr-defined]
-from torch.distributed.distributed_c10d import AllreduceOptions
 from torch.futures import Future
-from torchft import Manager
 from torchft.process_group import ProcessGroupDummy
 
 from potluck.engine.compute.fingerprint import gradient_bytes
-from potluck.engine.group.forming import RosteredGroup
+from potluck.engine.group.gradient_wire import GradientWire
 from potluck.engine.group.roster import Roster
-from potluck.engine.group.staging import HostStaging
-from potluck.engine.order.position import Slice
+from potluck.engine.order.pieces import Piece, num_samples
 from potluck.planning.costs import bucket_bytes
 from potluck.planning.replanning.cost_report import NUM_COST_NUMBERS, CostReport
 
@@ -28,7 +23,9 @@ from potluck.planning.replanning.cost_report import NUM_COST_NUMBERS, CostReport
 class Contribution(NamedTuple):
     """One worker's contribution to a step, as numbers that can be summed and checked."""
 
-    part: Slice
+    step: int
+    pieces: tuple[Piece, ...]
+    """The samples that this worker's numbers are over, as pieces of the step's or the round's samples."""
     weight: float
     loss_sum: float
     scale: float
@@ -36,10 +33,13 @@ class Contribution(NamedTuple):
     left_out: int = 0
     """Batches that this worker's script has skipped so far."""
 
+    @property
+    def num_samples(self) -> int:
+        return num_samples(self.pieces)
+
     def numbers(self) -> "GradientSums":
         """This worker's summands of GradientSums."""
-        step, start, stop = self.part
-        size = stop - start
+        size = self.num_samples
         if not size:  # a mean over nothing may be NaN, and would spoil the sums
             return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0)
         return GradientSums(
@@ -47,7 +47,7 @@ class Contribution(NamedTuple):
             loss=self.loss_sum,
             scale=self.scale * size,
             samples=size,
-            borders=_mark(step, stop) - _mark(step, start),
+            borders=sum(_mark(self.step, stop) - _mark(self.step, start) for start, stop in self.pieces),
             leaving=self.is_last,
             left_out=self.left_out * size,
         )
@@ -63,6 +63,11 @@ class GradientSums(NamedTuple):
     borders: float
     leaving: float
     left_out: float
+
+    @property
+    def mean_scale(self) -> float:
+        """The fp16 loss scale, which is the same on all workers that had samples."""
+        return self.scale / self.samples if self.samples else 1.0
 
     @property
     def mean_left_out(self) -> float:
@@ -105,16 +110,12 @@ class GradientExchange:
     def __init__(
         self,
         model: nn.Module,
-        manager: Callable[[], Manager],
-        group: RosteredGroup,
-        timeout: Callable[[], timedelta],
+        wire: GradientWire,
         gradients_ready: Callable[[], None],
     ) -> None:
         self.num_bytes = gradient_bytes(model)
+        self.wire = wire
         self._gradients_ready = gradients_ready
-        self._manager = manager
-        self._group = group
-        self._timeout = timeout
         self._contributes = True
         self._device = next(model.parameters()).device
         self._buffers = [buffer for buffer in model.buffers() if buffer.is_floating_point()]
@@ -123,7 +124,6 @@ class GradientExchange:
         self._num_told = 0
         self._control: Future[Tensor] | None = None
         self._combined: Tensor | None = None
-        self._staging: HostStaging | None = None
         self.wrapped = self._wrap(model)
 
     def _wrap(self, model: nn.Module) -> nn.Module:
@@ -133,7 +133,7 @@ class GradientExchange:
             process_group=ProcessGroupDummy(0, 1),
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
-            bucket_cap_mb=bucket_bytes(self.num_bytes) / (1 << 20),
+            bucket_cap_mb=bucket_bytes(self.num_bytes, self.wire.code) / (1 << 20),
             **_KEEP_BUFFERS,
         )
         wrapped.register_comm_hook(None, self._sum_bucket)
@@ -154,7 +154,7 @@ class GradientExchange:
 
     def begin(self, contribution: Contribution, told: CostReport, roster: Roster) -> None:
         """Send the small tensor; the buckets follow as backward fills them."""
-        samples = contribution.part.num_samples
+        samples = contribution.num_samples
         self._contributes = samples > 0
         self._num_told = len(roster.members)
         numbers = torch.zeros(len(GradientSums._fields) + self._num_told * NUM_COST_NUMBERS, dtype=torch.float64)
@@ -166,7 +166,8 @@ class GradientExchange:
         if not self._contributes:
             weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
         control = torch.cat([numbers, *weighted])
-        self._control = self._sum(control.to(self._device) if self._group.backend == "nccl" else control)
+        self.wire.begin()
+        self._control = self.wire.sum_exactly(control.to(self._device) if self.wire.backend == "nccl" else control)
 
     def end(self) -> tuple[GradientSums, list[CostReport]]:
         """Wait for the small tensor: the sums over all workers, and each worker's cost report."""
@@ -194,35 +195,4 @@ class GradientExchange:
         buffer = bucket.buffer()
         if not self._contributes:
             buffer.zero_()
-        return self._sum_in_place(buffer)
-
-    def _sum_in_place(self, buffer: Tensor) -> Future[Tensor]:
-        if buffer.device.type == "cpu" or self._group.backend == "nccl":
-            return self._sum(buffer)
-        if self._staging is None:  # Gloo's support for CUDA tensors is incomplete, so copy them through host memory
-            self._staging = HostStaging(buffer.device, self._sum)
-        return self._staging.sum(buffer)
-
-    def _sum(self, tensor: Tensor) -> Future[Tensor]:
-        manager = self._manager()
-        if manager.errored() is None:
-            try:
-                manager.wait_quorum()
-                options = AllreduceOptions()
-                options.timeout = self._timeout()
-                # A timeout inside the backend: after it, the backend no longer writes into the tensor.
-                summed: Future[Any] = self._group.allreduce([tensor], options).get_future()
-                return summed.then(partial(self._note_end, tensor))
-            except Exception as error:  # noqa: BLE001  a peer is gone: the step will not be committed
-                manager.report_error(error)
-        done: Future[Tensor] = Future()
-        done.set_result(tensor)
-        return done
-
-    def _note_end(self, tensor: Tensor, done: Future[Any]) -> Tensor:
-        """Report a failed all-reduce to the manager; a future raises its error only from `value()`."""
-        try:
-            done.value()
-        except Exception as error:  # noqa: BLE001
-            self._manager().report_error(error)
-        return tensor
+        return self.wire.sum(buffer, is_last=bucket.is_last())

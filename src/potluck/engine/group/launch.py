@@ -18,7 +18,7 @@ from potluck.engine.group.addresses import address_towards, answers, host_and_po
 from potluck.engine.group.backend import check_backend
 from potluck.engine.group.lighthouse import start_lighthouse
 from potluck.engine.group.listening import Listening, make_store
-from potluck.engine.group.place import Place
+from potluck.engine.group.place import ExchangeWish, Place
 from potluck.engine.group.stderr_capture import NativeNoise
 
 _MEET_S = 60.0
@@ -28,9 +28,12 @@ _ANSWER_S = 2.0
 class Launched:
     """One of several workers, with what it starts and stops for the group."""
 
-    def __init__(self, launch: Launch, machine: str, *, backend: str, device: torch.device) -> None:
+    def __init__(
+        self, launch: Launch, machine: str, *, backend: str, device: torch.device, exchange: ExchangeWish
+    ) -> None:
         self._launch, self.notes = _settle_on_master(launch)
         self._backend = check_backend(backend)
+        self._exchange = exchange
         self._device = device
         self._machine = machine
         self._lighthouse: LighthouseServer | None = None
@@ -69,6 +72,7 @@ class Launched:
             share=self._launch.share,
             expected=self._launch.expected,
             backend=self._backend,
+            exchange=self._exchange,
             device=self._device,
             lan_address=self._launch.lan_address or ("" if listening.is_private else listening.gradient_address),
             # A name for each process: NCCL truncates the file, and files that are being sent must not be truncated.

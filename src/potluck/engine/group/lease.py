@@ -3,7 +3,7 @@
 import time
 
 LEASE_S = 2.0
-"""More than the lighthouse's heartbeat timeout (1 s), less than its wait for members that have not asked (15 s)."""
+"""More than the lighthouse's heartbeat timeout (1 s), less than its wait for members that have not asked (120 s)."""
 
 _OTHERS_S = 20.0  # the time in which the other workers of a run start
 

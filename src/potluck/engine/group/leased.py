@@ -1,14 +1,13 @@
 """Steps of a worker that trains alone: no quorum, no all-reduce and no commit vote while a lease lasts."""
 
 import time
-from collections.abc import Callable
 from typing import Any
 
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.lease import Lease
 from potluck.engine.group.protocol import GroupState
 from potluck.engine.group.solo import SoloGroup
-from potluck.engine.order.position import Slice
+from potluck.engine.order.position import BatchSizes, Slice
 
 
 class LeasedGroup(SoloGroup):
@@ -29,13 +28,13 @@ class LeasedGroup(SoloGroup):
     def successor(self) -> GroupState:
         return self if self._lease.is_valid else self._back
 
-    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+    def begin(self, step: int, order: BatchSizes) -> Slice:
         self.quorum_id = self._back.quorum_id
         self._connection.model.exchange.remember()
         self._connection.membership.lend()
         self._connection.told_step = step
         self._began_at = time.monotonic()
-        return super().begin(step, batch_of)
+        return super().begin(step, order)
 
     def exchange_in(self, *, this_pass: bool) -> None:
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=True)
@@ -49,6 +48,7 @@ class LeasedGroup(SoloGroup):
     def commit(self) -> bool:
         now = time.monotonic()
         self._connection.membership.advance()
+        self._connection.model.committed(self._part.step, self.quorum_id, [self._connection.place.name])
         self._connection.timeout.committed(now - self._began_at)
         self._connection.committed_at = now
         return True

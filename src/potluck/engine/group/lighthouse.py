@@ -9,7 +9,9 @@ if TYPE_CHECKING:
     from torchft.coordination import LighthouseServer
 
 _HEARTBEAT_TIMEOUT_MS = 1000
-_JOIN_TIMEOUT_MS = 15_000  # for members that send heartbeats but have not asked: longer than LEASE_S
+# How long a quorum waits for members that send heartbeats but have not asked: longer than LEASE_S, than a step over
+# slow links and than most rounds. Machines that join while the others are in a round would form a group without them.
+_JOIN_TIMEOUT_MS = 120_000
 _QUORUM_TICK_MS = 20
 _NATIVE = "torchft._torchft"
 

@@ -12,7 +12,7 @@ from potluck.engine.group.listening import manager_server_with
 from potluck.engine.group.place import Place, States
 from potluck.engine.group.state_transfer import StateExchange
 
-QUORUM_S = 60.0
+QUORUM_S = 150.0  # more than the lighthouse waits for members that are still in a round
 _CONNECT_S = 10.0
 _CONNECT_LIGHTHOUSE_S = 1.0  # torchft's pauses between tries grow up to this time, and begin again small after it
 _FIND_S = 120.0

@@ -85,15 +85,18 @@ class Membership:
         self.lend()
         self.manager.start_quorum()
 
-    def lend(self) -> None:
-        """Let peers read this worker's state: a step begins, and nothing changes the state yet."""
-        self._exchange.open(self.manager.current_step(), self._whole_state)
+    def lend(self, *, is_elsewhere: bool = False) -> None:
+        """Let peers read this worker's state: a step begins, and nothing changes the state yet.
 
-    def advance(self) -> None:
-        """Count a step that was committed without a quorum."""
+        `is_elsewhere`: a round begins, and the state is in copies of the parameters now.
+        """
+        self._exchange.open(self.manager.current_step(), self._whole_state, is_elsewhere=is_elsewhere)
+
+    def advance(self, num_steps: int = 1) -> None:
+        """Count steps that were committed without a quorum of their own."""
         self._exchange.disallow_checkpoint()
         done = self.manager.state_dict()
-        self.manager.load_state_dict({"step": done["step"] + 1, "batches_committed": done["batches_committed"] + 1})
+        self.manager.load_state_dict({name: number + num_steps for name, number in done.items()})
 
     def answer(self) -> None:
         """Wait for the quorum that `ask` asked for."""
@@ -113,10 +116,15 @@ class Membership:
         """End a `fetch` of the final state that another thread waits in."""
         self._exchange.stop_following()
 
-    def fetch(self, peer: str, step: int) -> dict[str, Any]:
-        """The training state of that peer at that step."""
-        state: dict[str, Any] = self._exchange.fetch(peer, step, timedelta(seconds=QUORUM_S))["user"]["default"]
-        return state
+    def fetch(self, peer: str, step: int, *, or_others: bool = False) -> dict[str, Any]:
+        """The training state of that peer at that step; `or_others`: or that of another member that has it."""
+        timeout = timedelta(seconds=QUORUM_S)
+        if or_others:
+            state = self._exchange.recv_checkpoint(0, peer, step, timeout)
+        else:
+            state = self._exchange.fetch(peer, step, timeout)
+        training_state: dict[str, Any] = state["user"]["default"]
+        return training_state
 
     def begin_change(self) -> None:
         """Stop serving the state until the next step: it changes before the commit vote."""
@@ -159,5 +167,4 @@ class Membership:
         session = self._group.session
         if session is None:
             return []
-        roster = session.roster
-        return [roster.members[index].state_address for index in roster.participants()]
+        return [member.state_address for member in session.roster.holders]

@@ -9,6 +9,7 @@ from potluck.engine.group.roster import Member
 from potluck.events.progress_lines import variables_text
 from potluck.events.types import AnyEvent, BackendChosen, Waiting
 from potluck.planning.backend_choice import BackendChoice
+from potluck.planning.replanning.exchange_choice import ExchangeChoice
 
 
 class GroupNotices:
@@ -19,7 +20,7 @@ class GroupNotices:
         self._place = place
         self.tell = tell
         self._has_told_stranger = self._has_told_the_open = False
-        self._choice: BackendChoice | None = None
+        self._choice: tuple[BackendChoice, ExchangeChoice] | None = None
 
     def stranger(self, who: str) -> None:
         """Say, once, that `who` does not know the run's secret: no group forms until that process is gone."""
@@ -30,11 +31,11 @@ class GroupNotices:
                 f"it is gone: see who dials the lighthouse at {self._place.lighthouse}"
             )
 
-    def backend(self, choice: BackendChoice, step: int, nccl: NcclGroups) -> None:
+    def backend(self, choice: BackendChoice, exchange: ExchangeChoice, step: int, nccl: NcclGroups) -> None:
         """Write a BackendChosen event if the choice is another than before; with NCCL, name its variables in force."""
-        if choice == self._choice:
+        if (choice, exchange) == self._choice:
             return
-        self._choice = choice
+        self._choice = choice, exchange
         is_nccl = choice.backend == "nccl"
         chosen = BackendChosen(
             step=step,
@@ -44,6 +45,10 @@ class GroupNotices:
             held_back_by=list(choice.held_back_by),
             variables=nccl.in_force() if is_nccl else {},
             defaults=sorted(nccl.defaults or {}) if is_nccl else [],
+            exchange=exchange.mode,
+            exchange_reason=exchange.reason,
+            warm_up_steps=exchange.warm_up_steps or 0,
+            islands=[list(island) for island in exchange.islands] if exchange.mode == "islands" else [],
         )
         self.tell(chosen)
         if text := variables_text(chosen):

@@ -5,7 +5,9 @@ from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
-from potluck.engine.order.position import Slice
+from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.group.round_view import RoundView
+from potluck.engine.order.position import BatchSizes, Slice
 
 
 class Lost(Exception):  # noqa: N818  not an error of the user's
@@ -21,6 +23,16 @@ class Total(NamedTuple):
     """The fp16 loss scale, which is the same on all workers that had samples."""
     left_out: float = 0.0
     """Batches that the workers' scripts have skipped, on average."""
+
+
+class Committed(NamedTuple):
+    """What a commit vote has completed: a step, a whole round, or, inside a round, nothing yet."""
+
+    num_steps: int = 1
+    total: Total | None = None
+    """The sums over all workers of a round; None after a step."""
+    samples: int = 0
+    """The samples of a round."""
 
 
 class Group(Protocol):
@@ -39,10 +51,18 @@ class Group(Protocol):
         """Whether this worker is on the bench: the workers that train print and record for the run."""
 
     @property
+    def committed(self) -> Committed:
+        """What the last successful commit vote has completed."""
+
+    @property
+    def round(self) -> RoundView:
+        """The open round, in a run that trains in rounds."""
+
+    @property
     def quorum_id(self) -> int:
         """The current quorum's number, 0 without a quorum: the workers' shares of a step add up within one quorum."""
 
-    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+    def begin(self, step: int, order: BatchSizes) -> Slice:
         """This worker's share of the step's global batch, or of the step that the group is at.
 
         A worker that is behind gets an empty share of the group's step, and the group's state when that step commits.
@@ -103,12 +123,14 @@ class RunGroup(Group, Protocol):
         is_stopping: Callable[[], bool],
         *,
         is_several: bool = False,
+        outer: OuterStep | None = None,
     ) -> nn.Module:
         """The module whose backward pass exchanges gradients.
 
         `capture` and `restore` read and replace this worker's training state. `is_stopping`: whether a stop was
         requested. `is_several`: the module holds several models, or several optimizers train it, with any number of
-        backward passes per step; then each `total` exchanges the gradients of one pass.
+        backward passes per step; then each `total` exchanges the gradients of one pass. `outer`: the outer step of a
+        run that trains in rounds.
         """
 
 

@@ -1,7 +1,6 @@
 """Training with all workers that share a lighthouse: each takes a share of the batch, gradients are all-reduced."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +14,11 @@ from potluck.engine.group.gathering import Gathering
 from potluck.engine.group.gradients import Contribution, are_whole
 from potluck.engine.group.lease import Lease
 from potluck.engine.group.leased import LeasedGroup
-from potluck.engine.group.protocol import GroupState, Total
-from potluck.engine.group.roster import Roster, group_change
+from potluck.engine.group.protocol import Committed, GroupState, Total
+from potluck.engine.group.roster import Roster, RoundEntry, group_change
+from potluck.engine.group.round_view import NO_ROUND, RoundView
 from potluck.engine.group.session import GroupSession
-from potluck.engine.order.position import Slice
+from potluck.engine.order.position import BatchSizes, Slice
 
 # In the first step of a group, shares may not add up because a worker presumed another group. The retry waits for the
 # group, so only workers with different plans fail so often.
@@ -30,6 +30,8 @@ class ReplicatedGroup:
 
     waits = True
     is_benched = False
+    committed = Committed()
+    round: RoundView = NO_ROUND
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -46,7 +48,9 @@ class ReplicatedGroup:
         """How often in a row the workers' shares did not add up to the global batch."""
         self._next = NextStep.WAITS
         self._attempt: StepAttempt | None = None
-        self._batch_of: Callable[[int], int] | None = None
+        self._order: BatchSizes | None = None
+        self._unexchanged = RoundEntry()
+        """What this worker tells of an open round whose exchange has failed."""
 
     def catch_up(self, step: int) -> int:
         return step
@@ -57,9 +61,9 @@ class ReplicatedGroup:
 
     # A step
 
-    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+    def begin(self, step: int, order: BatchSizes) -> Slice:
         connection, gathering = self._connection, self._gathering
-        self._batch_of = batch_of
+        self._order = order
         connection.membership.join(step)
         if self._attempt is not None and not self._attempt.is_confirmed:
             connection.membership.answer()  # the script has abandoned a step, whose quorum request is still open
@@ -67,18 +71,19 @@ class ReplicatedGroup:
         if self._next is NextStep.PRESUMES and gathering.session is not None:
             # This worker computes its share before the quorum is known: `_confirm` checks the share before the
             # all-reduce, and `total` checks that all shares add up.
-            gathering.ask(self._settled, batch_of(0))
+            gathering.ask(self._settled, order.global_batch, self._unexchanged)
             session, is_confirmed, began_at = gathering.session, False, time.monotonic()
         else:
             was_spoiled = self._next is NextStep.WAITS_AFTER_SPOILED
             with connection.waits.waiting_for("group"):
-                session = gathering.gather(self._settled, batch_of(0), was_spoiled=was_spoiled)
+                session = gathering.gather(
+                    self._settled, order.global_batch, self._unexchanged, was_spoiled=was_spoiled
+                )
             is_confirmed, began_at = True, time.monotonic()
             self._next = NextStep.WAITS
-            gathering.begin_alike(session)
         step = connection.membership.manager.current_step()
-        part = session.part(step, batch_of(step), connection.balance.replanner.shares(session.roster.order))
-        self._attempt = StepAttempt(part=part, batch=batch_of(step), began_at=began_at, is_confirmed=is_confirmed)
+        part = session.part(step, order.batch_of(step), connection.balance.replanner.shares(session.roster.order))
+        self._attempt = StepAttempt(part=part, batch=order.batch_of(step), began_at=began_at, is_confirmed=is_confirmed)
         if self._settled is not None:
             connection.told_step = step
         return part
@@ -99,7 +104,8 @@ class ReplicatedGroup:
             session, attempt = self._confirm()
             connection.timer.lap("exchange_wait_s")
         self._attempt = replace(attempt, left_out=left_out)
-        contribution = Contribution(attempt.part, weight, loss_sum, scale, is_last, left_out)
+        step, start, stop = attempt.part
+        contribution = Contribution(step, ((start, stop),), weight, loss_sum, scale, is_last, left_out)
         connection.model.exchange.begin(contribution, connection.balance.report(), session.roster)
         return attempt.part
 
@@ -120,8 +126,7 @@ class ReplicatedGroup:
                 connection.notices.say("workers came to different plans; from now on all take equal shares")
                 connection.balance.distrust()
         self._attempt = replace(attempt, told=told, someone_leaves=sums.leaving > 0)
-        scale = sums.scale / sums.samples if sums.samples else 1.0
-        return Total(sums.weight or 1.0, sums.loss, scale, sums.mean_left_out)
+        return Total(sums.weight or 1.0, sums.loss, sums.mean_scale, sums.mean_left_out)
 
     def begin_change(self) -> None:
         self._connection.membership.begin_change()
@@ -144,16 +149,18 @@ class ReplicatedGroup:
     def _confirm(self) -> tuple[GroupSession, StepAttempt]:
         """Wait for the quorum; if the group is at another step, change to that step."""
         connection, (_, attempt) = self._connection, self._under_way()
-        assert self._batch_of is not None
+        assert self._order is not None
         asked = time.monotonic()
         with connection.waits.waiting_for("group"):
-            session = self._gathering.answer(self._batch_of(0))
+            session = self._gathering.answer(self._order.global_batch)
         # Waiting for the lighthouse says nothing about the peers' speed.
         attempt = replace(attempt, is_confirmed=True, began_at=attempt.began_at + time.monotonic() - asked)
         step = connection.membership.manager.current_step()
         if session is not None and step != attempt.part.step:
-            part = session.part(step, self._batch_of(step), connection.balance.replanner.shares(session.roster.order))
-            attempt = replace(attempt, part=part, batch=self._batch_of(step))
+            part = session.part(
+                step, self._order.batch_of(step), connection.balance.replanner.shares(session.roster.order)
+            )
+            attempt = replace(attempt, part=part, batch=self._order.batch_of(step))
         # Otherwise the share stays. If a worker is missing, the shares do not add up, and the step is retried. A
         # newcomer that must be healed first has an empty share, so the shares do add up.
         self._attempt = attempt
@@ -162,12 +169,12 @@ class ReplicatedGroup:
     def _settle(self, session: GroupSession, attempt: StepAttempt) -> None:
         """After a commit: write the event of a changed group, replan if that is due, and choose the next GroupState."""
         connection, balance = self._connection, self._connection.balance
-        roster, step, now = session.roster, attempt.part.step, time.monotonic()
+        roster, step, now = session.roster, attempt.part.step + attempt.num_steps, time.monotonic()
         if self._settled is not None:
             changed = group_change(
                 self._settled,
                 roster,
-                step=step + 1,
+                step=step,
                 quorum_id=session.quorum_id,
                 has_stopped=self._has_stopped,
                 stall_s=now - connection.committed_at,
@@ -175,16 +182,17 @@ class ReplicatedGroup:
             if changed is not None:
                 connection.notices.tell(changed)
                 balance.re_forming_s = now - connection.committed_at
+        connection.model.committed(attempt.part.step, session.quorum_id, roster.order)
         connection.timeout.committed(now - attempt.began_at)
         connection.waits.committed()
         if not session.has_committed:
             if session.choice is not None and len(roster.members) > 1:
-                connection.notices.backend(session.choice, step + 1, connection.nccl)
+                connection.notices.backend(session.choice, session.exchange, step, connection.nccl)
             connection.notices.in_the_open(connection.process_group.backend)
             connection.timeout.grown()
             connection.membership.forget_quorum()
-        balance.committed(attempt.told, step + 1)
-        connection.committed_at, connection.told_step = now, step + 1
+        balance.committed(attempt.told, step, of_round=attempt.num_steps > 1)
+        connection.committed_at, connection.told_step = now, step
         session.has_committed = True
         self._num_unlike = 0
         self._lease.met(len(roster.members))

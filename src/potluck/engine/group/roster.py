@@ -1,15 +1,43 @@
 """The members of a process group: every worker publishes its entry when a group forms, before workers connect."""
 
 import hmac
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from potluck.core.proofs import prove
+from potluck.engine.order.pieces import Piece
 from potluck.events.types import GroupChanged
 from potluck.planning.backend_choice import BackendFacts
-from potluck.planning.replanning.setting import WorkerIntroduction
+from potluck.planning.costs import Exchange
+from potluck.planning.replanning.setting import GroupSetting, WorkerIntroduction
+
+
+@dataclass(frozen=True, slots=True)
+class StateDigest:
+    """Two workers at one step have the same training state if their digests are the same.
+
+    Two workers can be at one step with different states: A committed a step that failed on B and C, and was gone before
+    they asked for the next quorum, so that B and C made this step again. Such states differ by rounding in exact
+    training, and by more if gradients travel in code or a step is a round.
+    """
+
+    weights: str = ""
+    """Of the parameters' values; empty once there is a history."""
+    history: str = ""
+    """Of the commits that led to this state; empty before the first."""
+
+
+@dataclass(frozen=True, slots=True)
+class RoundEntry:
+    """What a worker that trains in rounds tells the others."""
+
+    steps: int = 0
+    """Steps of a round; 0 before the first."""
+    done: tuple[Piece, ...] = ()
+    """What it has trained of the round that begins with its step, and not yet exchanged."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,10 +53,11 @@ class Member:
     nccl: str
     introduction: WorkerIntroduction
     """The numbers from which the others plan."""
-    weights: str = ""
-    """A digest of the parameters' values; empty once this worker has trained with others."""
+    state: StateDigest = StateDigest()
     awaited: tuple[str, ...] = ()
     """The workers that it trained with before a restart of the lighthouse; empty 2 s after it has found the new one."""
+    exchange: str = "exact"
+    """How this worker sends gradients: all must do the same."""
     device: str = "cpu"
     card: str = ""
     """Identity of the CUDA device: two workers that share one cannot use NCCL."""
@@ -36,6 +65,8 @@ class Member:
     """Where other machines reach this worker's machine past its gate; empty if it is not known."""
     gradient_address: str = ""
     """Where peers dial this worker for gradients, if gradients do not go through gates."""
+
+    round: RoundEntry = RoundEntry()
 
     @property
     def backend_facts(self) -> BackendFacts:
@@ -77,9 +108,20 @@ class Roster:
 
     @property
     def reference(self) -> Member:
-        """The member whose state the others take if members at one step differ: one that has trained, or the first."""
+        """The member whose state the others take if members at one step differ.
+
+        Its state comes from training if any of theirs does, and is the state that most of them have.
+        """
         candidates = [self.members[index] for index in self.participants()]
-        return next((member for member in candidates if not member.weights), candidates[0])
+        candidates = [member for member in candidates if not member.state.weights] or candidates
+        held = Counter(member.state for member in candidates)
+        return max(candidates, key=lambda member: held[member.state])  # of several, the first
+
+    @property
+    def holders(self) -> list[Member]:
+        """The members that have the state which the group continues from."""
+        state = self.reference.state
+        return [member for member in self.members if member.step == self.step and member.state == state]
 
     @property
     def is_whole(self) -> bool:
@@ -92,6 +134,12 @@ class Roster:
     def participants(self) -> list[int]:
         """The indices of the members that have the latest step's state; the others are healed first."""
         return [index for index, member in enumerate(self.members) if member.step == self.step]
+
+
+def setting_of(members: Sequence[Member], global_batch: int, exchange: Exchange) -> GroupSetting:
+    """What plans are made from, by what the members say about themselves."""
+    workers = [(member.name, member.machine) for member in members]
+    return GroupSetting.of(workers, [member.introduction for member in members], global_batch, exchange)
 
 
 def sign(secret: bytes, group: str, rank: int, member: Member) -> str:

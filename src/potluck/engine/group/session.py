@@ -1,11 +1,13 @@
 """The group of one quorum: its members, and which samples each worker takes."""
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
+from potluck.engine.group.islands import Island
 from potluck.engine.group.roster import Roster
 from potluck.engine.order.position import Slice
 from potluck.planning.backend_choice import BackendChoice
+from potluck.planning.replanning.exchange_choice import ExchangeChoice
 from potluck.planning.split import slice_of, split_by_shares
 
 
@@ -17,6 +19,10 @@ class GroupSession:
     quorum_id: int
     choice: BackendChoice | None = None
     """How the group exchanges gradients; None in a group that exchanges none."""
+    exchange: ExchangeChoice = field(default_factory=lambda: ExchangeChoice(mode="exact", reason=""))
+    """How this group exchanges."""
+    island: Island | None = None
+    """This worker's island, in a run with islands."""
     has_committed: bool = False
     """Whether this group has committed a step. Until then, members that were behind are being healed."""
 
@@ -25,12 +31,16 @@ class GroupSession:
 
         In a group's first step only members that have the state take samples: the others are healed in that step.
         """
+        return self.part_of(self.roster.mine, step, batch, shares)
+
+    def part_of(self, place: int, step: int, batch: int, shares: Sequence[int]) -> Slice:
+        """The same of the member at this place in the roster."""
         roster = self.roster
         takers = list(range(len(roster.members)))
         if not self.has_committed and step == roster.step:
             takers = roster.participants()
-        mine = slice_of(roster.mine, batch, shares, takers)
-        return Slice(step, mine.start, mine.stop)
+        part = slice_of(place, batch, shares, takers)
+        return Slice(step, part.start, part.stop)
 
     def evaluation_part(self, num_samples: int, shares: Sequence[int]) -> range:
         """This worker's samples of an evaluation; all members take samples, because all have the state."""
@@ -46,8 +56,7 @@ class GroupSession:
         """Whether any member is healed in the group's first step."""
         if self.has_committed:
             return False
-        reference, step = self.roster.reference, self.roster.step
-        return any(m.step != step or m.weights not in ("", reference.weights) for m in self.roster.members)
+        return len(self.roster.holders) < len(self.roster.members)
 
     def without(self, machines: Collection[str]) -> "GroupSession":
         """The session without the members on these machines."""

@@ -41,13 +41,14 @@ class SeveralExchange(GradientExchange):
 
     def _sum_gradients(self) -> None:
         has_gradient = [float(self._contributes and parameter.grad is not None) for parameter in self._trained]
-        flags = torch.tensor(has_gradient, device=self._device if self._group.backend == "nccl" else "cpu")
-        anybody = self._sum(flags).wait().tolist()
+        flags = torch.tensor(has_gradient, device=self._device if self.wire.backend == "nccl" else "cpu")
+        anybody = self.wire.sum_exactly(flags).wait().tolist()
         reached = [parameter for parameter, number in zip(self._trained, anybody, strict=True) if number]
         under_way: list[tuple[list[Tensor], Tensor, Future[Tensor]]] = []
-        for bucket in _buckets(reached, bucket_bytes(self.num_bytes)):
+        buckets = list(_buckets(reached, bucket_bytes(self.num_bytes, self.wire.code)))
+        for bucket in buckets:
             flat = torch.cat([self._own(parameter).flatten() for parameter in bucket])
-            under_way.append((bucket, flat, self._sum_in_place(flat)))
+            under_way.append((bucket, flat, self.wire.sum(flat, is_last=bucket is buckets[-1])))
         for bucket, flat, future in under_way:
             future.wait()
             sizes = [parameter.numel() for parameter in bucket]

@@ -1,15 +1,17 @@
 """A model inside a group: its gradients are exchanged, peers read its state, and a peer's state may replace it."""
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 from torch import Tensor, nn
 
 from potluck.engine.compute.fingerprint import fingerprint
+from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.group.gradients import GradientExchange
 from potluck.engine.group.place import States
+from potluck.engine.group.round_start import RoundStart
 from potluck.engine.group.state_wire import chunks
 
 _DIGEST_BYTES = 1 << 24
@@ -18,8 +20,21 @@ _DIGEST_BYTES = 1 << 24
 class SharedModel:
     """A model, the exchange of its gradients, and access to the script's whole training state."""
 
-    def __init__(self, model: nn.Module, exchange: GradientExchange, states: States, *, is_several: bool) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        exchange: GradientExchange,
+        states: States,
+        *,
+        is_several: bool,
+        outer: OuterStep | None = None,
+    ) -> None:
         self.exchange = exchange
+        self.outer = outer
+        self.round_start: RoundStart | None = None
+        """The state at the beginning of the open round, if one is open."""
+        self.history = ""
+        """See roster.StateDigest."""
         self.fingerprint = fingerprint(model)
         self.state_bytes = 4 * sum(p.numel() * p.element_size() for p in model.parameters())
         self._model = model
@@ -39,17 +54,37 @@ class SharedModel:
 
     def heal(self, state: dict[str, Any]) -> None:
         """Replace this worker's state by a peer's, in the middle of a step."""
-        self._states.replace(state)
+        self._states.replace({name: part for name, part in state.items() if name != "history"})
+        self.round_start = None
         self.exchange.remember()  # if the step is spoiled, these are the buffers to go back to
+        self.history = state.get("history", "")
         self.__dict__.pop("weights", None)
+        if not self.history:
+            _ = self.weights  # before a round moves the parameters
 
     def whole_state(self) -> dict[str, Any]:
         """The training state after the last committed step, also while a step is open."""
-        return self.between_steps(self._states.read())
+        return {**self.between_steps(self._states.read()), "history": self.history}
+
+    def committed(self, step: int, quorum_id: int, workers: Sequence[str]) -> None:
+        """Add a commit to this worker's history: which step it was, and who trained it."""
+        commit = f"{self.history} {step} {quorum_id} {' '.join(workers)}"
+        self.history = hashlib.sha256(commit.encode()).hexdigest()[:16]
 
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:
         """Turn a state that was captured inside an open step into the state before that step."""
-        return {**state, "model": self.exchange.between_steps(state["model"])}
+        state = {**state, "model": self.exchange.between_steps(state["model"])}
+        return state if self.round_start is None else self.round_start.instead_of(state)
+
+    def begin_round(self) -> None:
+        """Remember the state that all workers have in common; peers get this state until the round ends."""
+        assert self.outer is not None
+        self.outer.begin()
+        self.round_start = RoundStart.of(self._states.read(), self.outer)
+
+    def end_round(self) -> None:
+        """The round is over: this worker's state is the common one."""
+        self.round_start = None
 
     @cached_property
     def weights(self) -> str:

@@ -5,8 +5,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from potluck.engine.group.protocol import Total
-from potluck.engine.order.position import Slice
+from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.group.protocol import Committed, Total
+from potluck.engine.group.round_view import NO_ROUND, RoundView
+from potluck.engine.order.position import BatchSizes, Slice
 
 
 class SoloGroup:
@@ -16,6 +18,8 @@ class SoloGroup:
     is_benched = False
     waits = False
     quorum_id: int = 0
+    committed = Committed()
+    round: RoundView = NO_ROUND
 
     def __init__(self) -> None:
         self._total = Total(0.0, 0.0, 1.0)
@@ -29,11 +33,12 @@ class SoloGroup:
         is_stopping: Callable[[], bool],  # noqa: ARG002
         *,
         is_several: bool = False,  # noqa: ARG002
+        outer: OuterStep | None = None,  # noqa: ARG002
     ) -> nn.Module:
         return model
 
-    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
-        self._part = Slice(step, 0, batch_of(step))
+    def begin(self, step: int, order: BatchSizes) -> Slice:
+        self._part = Slice(step, 0, order.batch_of(step))
         return self._part
 
     def expect(self, step: int, batch: int) -> Slice:

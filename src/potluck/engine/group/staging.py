@@ -22,7 +22,7 @@ class HostStaging:
     its own stream wait for that copy.
     """
 
-    def __init__(self, device: torch.device, sum_on_host: Callable[[Tensor], Future[Tensor]]) -> None:
+    def __init__(self, device: torch.device, sum_on_host: Callable[[Tensor, bool], Future[Tensor]]) -> None:
         self._device = device
         self._sum_on_host = sum_on_host
         self._stream = torch.Stream(device)
@@ -31,8 +31,8 @@ class HostStaging:
         self._used: deque[tuple[Tensor, torch.Event]] = deque()
         """Host buffers, each with the event after which it can be used again."""
 
-    def sum(self, tensor: Tensor) -> Future[Tensor]:
-        """Replace the tensor by its sum over all workers; the future holds the tensor."""
+    def sum(self, tensor: Tensor, *, is_last: bool) -> Future[Tensor]:
+        """Replace the tensor by its sum over all workers; `is_last`: it is the last one of this exchange."""
         host = self._host_buffer(tensor)
         filled = torch.Event(self._device)
         filled.record(torch.accelerator.current_stream(self._device))  # where backward writes the gradients
@@ -41,14 +41,16 @@ class HostStaging:
             host.copy_(tensor, non_blocking=True)
             copied = self._stream.record_event()
         done: Future[Tensor] = Future(devices=[self._device])
-        self._thread.submit(self._exchange, tensor, host, copied, done)
+        self._thread.submit(self._exchange, tensor, host, copied, done, is_last=is_last)
         return done
 
-    def _exchange(self, tensor: Tensor, host: Tensor, copied: torch.Event, done: Future[Tensor]) -> None:
+    def _exchange(
+        self, tensor: Tensor, host: Tensor, copied: torch.Event, done: Future[Tensor], *, is_last: bool
+    ) -> None:
         try:
             while not copied.query():  # synchronize() would keep a core busy for all of backward
                 time.sleep(_LOOK_S)
-            self._sum_on_host(host).then(
+            self._sum_on_host(host, is_last).then(
                 lambda summed: self._thread.submit(self._copy_back, tensor, host, done, summed)
             )
         except Exception as error:  # noqa: BLE001  raised where the future is waited for

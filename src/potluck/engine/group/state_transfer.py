@@ -36,6 +36,7 @@ FINAL = -2  # asks for the state at the end of training, and waits for it
 _OPENS_S = 1.5  # how long a follower waits for the end of an optimizer's step
 _HAND_OVER_S = 5.0
 _SILENCE_S = 2.0  # a peer that sends nothing for so long is given up, and the next one is asked
+_STALL_S = 10.0  # the same for a peer that has begun to send: on a full link, TCP may take seconds to repeat packets
 
 
 class BusyError(ConnectionError):
@@ -48,6 +49,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
     def __init__(self, address: str, secret: bytes) -> None:
         self._secret = secret
         self._open: tuple[int, Callable[[], dict[str, Any]]] | None = None
+        self._generation = 0
         self._still = threading.Condition()
         self._finished = threading.Event()
         self._closed = False
@@ -59,10 +61,14 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._thread = threading.Thread(target=self._accept, name="potluck-state", daemon=True)
         self._thread.start()
 
-    def open(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
-        """Let peers read the state of this step: nothing may change it before `disallow_checkpoint`."""
+    def open(self, step: int, capture: Callable[[], dict[str, Any]], *, is_elsewhere: bool = False) -> None:
+        """Let peers read the state of this step: nothing may change it before `disallow_checkpoint`.
+
+        `is_elsewhere`: the same state is now in other tensors, so peers that read the former ones must ask again.
+        """
         with self._still:
             self._open = (step, capture)
+            self._generation += is_elsewhere
             self._still.notify_all()
 
     def finish(self, step: int, capture: Callable[[], dict[str, Any]]) -> None:
@@ -93,10 +99,14 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             self._open = None
 
     def recv_checkpoint(self, src_rank: int, metadata: str, step: int, timeout: timedelta) -> dict[str, Any]:
-        """The state of that step from the peer that torchft named, or from any other member that has it."""
+        """The state of that step from a member that has it, if possible from the peer that torchft named.
+
+        `timeout` is for a peer's answer. The state itself takes as long as its bytes do: 10 s, torchft's timeout, are
+        too short for 12 MB on a link of 10 Mbit/s, and the others would wait for this worker for ever.
+        """
         deadline = time.monotonic() + timeout.total_seconds()
         failures = []
-        for peer in dict.fromkeys([metadata, *self.peers()]):
+        for peer in 2 * sorted(self.peers() or [metadata], key=lambda address: address != metadata):
             if peer == self._address:
                 continue
             try:
@@ -109,7 +119,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         )
 
     def fetch(self, peer: str, step: int, timeout: timedelta) -> dict[str, Any]:
-        """The state of that step from this peer and no other."""
+        """The state of that step from this peer and no other; `timeout` is for the peer's answer."""
         return self._fetch(peer, step, time.monotonic() + timeout.total_seconds())
 
     def stop_following(self) -> None:
@@ -168,6 +178,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             if self._open is None or step not in (NEWEST, FINAL, self._open[0]):
                 connection.sendall(_ANSWER.pack(0, 0))
                 return
+            generation = self._generation
             header, tensors = describe(self._open[1]())
             if step < 0:  # no step waits for a follower: send a copy, however long that takes
                 tensors = [tensor.detach().cpu().clone() for tensor in tensors]
@@ -176,7 +187,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
                 with self._still:  # the optimizer waits for at most one chunk
-                    if step >= 0 and not self._stands_at(step):
+                    if step >= 0 and not (self._stands_at(step) and generation == self._generation):
                         return  # the state has moved on: break off, and the peer asks again
                     content = bytes(piece)
                 tag.update(content)
@@ -202,16 +213,14 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 self._following = connection
                 connection.settimeout(None)  # until training or the peer ends
             has_it, header_size = _ANSWER.unpack(_receive(connection, _ANSWER.size))
-            if step == FINAL:
-                deadline = time.monotonic() + _FOLLOWER_S  # the wait for the end does not count
             if not has_it or header_size > _LARGEST_HEADER:
                 raise BusyError(f"it is not at step {step}")
+            connection.settimeout(_STALL_S)
             header = _receive(connection, header_size)
             tag = hmac.new(self._proof(b"data", mine, theirs), header, "sha256")
             tree, tensors = allocate(header)
             for tensor in tensors:
                 for piece in chunks(tensor, _CHUNK_BYTES):
-                    connection.settimeout(_left(deadline, _SILENCE_S))
                     _receive_into(connection, piece)
                     tag.update(piece)
             if not hmac.compare_digest(_receive(connection, _TAG_BYTES), tag.digest()):

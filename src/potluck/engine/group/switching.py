@@ -8,11 +8,14 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.place import States
-from potluck.engine.group.protocol import GroupState, Total
+from potluck.engine.group.protocol import Committed, GroupState, Total
 from potluck.engine.group.replicated import ReplicatedGroup
-from potluck.engine.order.position import Slice
+from potluck.engine.group.round_view import RoundView
+from potluck.engine.group.rounds import RoundsGroup
+from potluck.engine.order.position import BatchSizes, Slice
 
 
 class SwitchingGroup:
@@ -23,6 +26,7 @@ class SwitchingGroup:
     def __init__(self, connection: Connection, first: GroupState) -> None:
         self._connection = connection
         self._state = first
+        self._committed_by = first
 
     @property
     def writes(self) -> bool:
@@ -31,6 +35,14 @@ class SwitchingGroup:
     @property
     def is_benched(self) -> bool:
         return self._state.is_benched
+
+    @property
+    def committed(self) -> Committed:
+        return self._committed_by.committed
+
+    @property
+    def round(self) -> RoundView:
+        return self._state.round
 
     @property
     def quorum_id(self) -> int:
@@ -44,14 +56,15 @@ class SwitchingGroup:
         is_stopping: Callable[[], bool],
         *,
         is_several: bool = False,
+        outer: OuterStep | None = None,
     ) -> nn.Module:
         states = States(read=capture, replace=restore)
-        return self._connection.wrap(model, states, is_stopping, is_several=is_several)
+        return self._connection.wrap(model, states, is_stopping, is_several=is_several, outer=outer)
 
-    def begin(self, step: int, batch_of: Callable[[int], int]) -> Slice:
+    def begin(self, step: int, order: BatchSizes) -> Slice:
         step = self._state.catch_up(step)
         self._state = self._state.successor()
-        return self._state.begin(step, batch_of)
+        return self._state.begin(step, order)
 
     def expect(self, step: int, batch: int) -> Slice:
         return self._state.expect(step, batch)
@@ -69,6 +82,7 @@ class SwitchingGroup:
         self._state.begin_change()
 
     def commit(self) -> bool:
+        self._committed_by = self._state
         committed = self._state.commit()
         self._state = self._state.successor()
         return committed
@@ -92,4 +106,5 @@ class SwitchingGroup:
 
 def join_others(connection: Connection) -> SwitchingGroup:
     """One worker's group, which begins by training with all workers that share the lighthouse."""
-    return SwitchingGroup(connection, ReplicatedGroup(connection))
+    kind = RoundsGroup if connection.place.exchange.may_be_rounds else ReplicatedGroup
+    return SwitchingGroup(connection, kind(connection))

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -11,7 +11,10 @@ from potluck.engine.order.seeding import mix
 
 
 class Slice(NamedTuple):
-    """Consecutive samples of one step's global batch: from `start` up to, not including, `stop`."""
+    """Consecutive samples of one step's global batch: from `start` up to, not including, `stop`.
+
+    In a round, positions go on over the batches of the steps that follow: a round's samples are one long batch.
+    """
 
     step: int
     start: int
@@ -20,6 +23,20 @@ class Slice(NamedTuple):
     @property
     def num_samples(self) -> int:
         return self.stop - self.start
+
+
+class BatchSizes(Protocol):
+    """How many samples the steps of a run have."""
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of every step, except the last of an epoch."""
+
+    def batch_of(self, step: int) -> int:
+        """How many samples the step's global batch has."""
+
+    def rest_of_epoch(self, step: int) -> int:
+        """How many steps the step's epoch still has, this one included."""
 
 
 @dataclass(slots=True)
@@ -52,6 +69,10 @@ class DataOrder:
         rest = -(step + self.left_out) % self.steps_per_epoch
         self.left_out += rest
         return rest
+
+    def rest_of_epoch(self, step: int) -> int:
+        """How many steps the step's epoch still has, this one included."""
+        return self.steps_per_epoch - (step + self.left_out) % self.steps_per_epoch
 
     def batch_of(self, step: int) -> int:
         """How many samples the step's global batch has."""

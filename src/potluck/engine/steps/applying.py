@@ -63,12 +63,28 @@ class Applying:
         if not step.has_all_gradients or step.is_decided:
             raise without_gradient()
         precision = self._training.precision
-        if self._vote(step):
+        if self._group.round.is_open:
+            self._change_and_commit(step, optimizer)
+        elif self._vote(step):
             self._stop_deadline.forbid()
             step.verdict = StepOutcome.COMMITTED if precision.step(optimizer) else StepOutcome.SKIPPED
             self._timer.lap("compute_s")
         else:
             precision.reset()
+
+    def _change_and_commit(self, step: Step, optimizer: Optimizer) -> None:
+        """In a round: apply this worker's own gradients; the last local step exchanges, and votes on the round."""
+        precision, is_changed = self._training.precision, True
+        with self._stop_deadline.changing_state():
+            if self._group.round.moves:
+                is_changed = precision.step(optimizer)
+            else:
+                precision.reset()
+        if self._vote(step):
+            if not self._group.committed.num_steps:
+                step.verdict = StepOutcome.LOCAL
+            else:
+                step.verdict = StepOutcome.COMMITTED if is_changed else StepOutcome.SKIPPED
 
     def _change_provisionally(self, index: int) -> None:
         with self._stop_deadline.changing_state():

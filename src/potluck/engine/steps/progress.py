@@ -16,7 +16,7 @@ from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress_events import ProgressEvents
 from potluck.engine.steps.provisional import Provisional
 from potluck.engine.steps.saving import Saving
-from potluck.engine.steps.step import Step
+from potluck.engine.steps.step import Step, StepOutcome
 from potluck.engine.steps.training_position import TrainingPosition
 
 
@@ -41,7 +41,7 @@ class Progress:
         self._applying = Applying(self.training, provisional, parts.group, parts.timer, self.stopping.deadline)
         self.gradients = self._applying.gradients
         self._events = ProgressEvents(parts, self.position)
-        self._balance = parts.balance
+        self._parts = parts
         self._checkpoint_every = checkpoint_every
         self._was_spoiled = False
 
@@ -87,14 +87,21 @@ class Progress:
             self._note_verdict(self.open_step)
 
     def settled(self) -> int:
-        """The number of committed steps; if the script has left the loop, after the open step's commit vote."""
+        """The number of steps so far; if the script has left the loop, after the open step's commit vote."""
         if self.has_left_loop:
             self.settle_step()
-        return self.position.step
+        return self.position.step + self.position.ahead
 
     def _note_verdict(self, step: Step) -> None:
-        if step.counts:
-            self.position.step += 1
+        position, group = self.position, self._parts.group
+        if step.verdict is StepOutcome.LOCAL:
+            position.ahead += 1
+            self._events.step_committed(step)
+        elif step.counts:
+            # Steps of a round that this worker did not make, because it was healed or its island had lost a worker.
+            missed = group.committed.num_steps - 1 - position.ahead
+            self.training.move_schedules(missed, at=position.step + position.ahead)
+            position.step, position.ahead = position.step + group.committed.num_steps, 0
             self._events.step_committed(step)
         elif step.is_decided:
             self._was_spoiled = True
@@ -111,15 +118,20 @@ class Progress:
             self._events.step_ended(self.open_step)
         self.open_step = None
         self.saving.look()
-        step = self.position.step
-        if self.position.begins_epoch or step == self.position.last_step:
+        step, is_in_round = self.position.step, self.position.ahead > 0 or self._parts.group.round.is_open
+        if not is_in_round and (self.position.begins_epoch or step == self.position.last_step):
             return  # the epoch loop's body may still evaluate; `epochs` saves or stops after that
         if self.stopping.request:
+            self._parts.group.round.leave()
             self.stopping.stop_here()
-        is_due = self._checkpoint_every and step % self._checkpoint_every == 0
-        if is_due or self.saving.is_to_be_tried_again:
+        if not is_in_round and (self._is_checkpoint_due(step) or self.saving.is_to_be_tried_again):
             self.saving.save()
         self.stopping.deadline.allow()
+
+    def _is_checkpoint_due(self, step: int) -> bool:
+        """Whether a multiple of checkpoint_every is among the steps that were committed last."""
+        every = self._checkpoint_every
+        return every is not None and step // every > (step - self._parts.group.committed.num_steps) // every
 
     def _end_open_step(self) -> None:
         """End the open step after the script has left the loop; drop the gradients of an undecided step."""
@@ -155,7 +167,7 @@ class Progress:
 
     def _begin_training(self) -> None:
         plain(self.capture())  # raises now, not after the first epoch, if a checkpoint cannot hold the state
-        self._balance.last_step = self.position.last_step
+        self._parts.balance.last_step = self.position.last_step
         self._events.training_began()
 
     def _finish_epoch(self, before: int) -> None:
@@ -178,6 +190,11 @@ class Progress:
         """If the script has left the loader's loop early, skip the rest of the epoch; return the number of batches."""
         self.must_leave_epoch = False
         position = self.position
+        if position.ahead:
+            raise UsageError(
+                "the script left the loader's loop inside a round: the samples of a round cannot be left out",
+                fix="end training with run.epochs(..., max_steps=...), or train with --exchange int4",
+            )
         if position.begins_epoch or position.step >= position.last_step:
             return 0
         epoch = position.epoch

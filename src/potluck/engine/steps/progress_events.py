@@ -16,6 +16,8 @@ class ProgressEvents:
         self._position = position
         self._loss_watch = LossWatch()
         self._has_told_leaving = False
+        self._round_s = 0.0
+        """Seconds of the open round's local steps so far."""
 
     def training_began(self) -> None:
         """Write TrainingBegan, once both run.epochs and run.loader were called."""
@@ -35,19 +37,27 @@ class ProgressEvents:
             self._parts.journal.say(f"nothing is left to train: {position.step} of {position.last_step} steps are done")
 
     def step_committed(self, step: Step) -> None:
-        """Write StepCommitted, with the loss over all workers and this worker's timing."""
+        """Write StepCommitted, with the loss over all workers and this worker's timing.
+
+        A local step of a round has this worker's own loss.
+        """
         parts, position = self._parts, self._position
         timing = parts.timer.commit()
         is_traced = parts.tracer is not None and parts.tracer.disturbs
         if not is_traced:
             parts.balance.timed(step.samples, step.num_micro_batches, timing, parts.timer.cpu_s)
         weight, loss_sum = step.total.weight, step.total.loss_sum
-        position.so_far.add(loss_sum=loss_sum, weight=weight, samples=step.global_batch, seconds=timing.step_s)
+        self._round_s += timing.step_s
+        if step.verdict is not StepOutcome.LOCAL:
+            total = parts.group.committed.total or step.total
+            samples = parts.group.committed.samples or step.global_batch
+            position.so_far.add(loss_sum=total.loss_sum, weight=total.weight, samples=samples, seconds=self._round_s)
+            self._round_s = 0.0
         loss = loss_sum / weight if weight else None
         is_skipped = step.verdict is StepOutcome.SKIPPED
         parts.journal.emit(
             events.StepCommitted(
-                step=position.step,
+                step=position.step + position.ahead,
                 epoch=step.epoch,
                 samples=step.global_batch,
                 own_samples=step.samples,

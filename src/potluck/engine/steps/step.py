@@ -15,6 +15,7 @@ class StepOutcome(Enum):
     OPEN = "open"
     COMMITTED = "committed"
     SKIPPED = "skipped"  # committed, but fp16 gradients overflowed and no parameter changed
+    LOCAL = "local"  # a step of an open round: it has changed this worker's parameters, and counts with its round
     SPOILED = "spoiled"  # not committed, mostly because a worker was lost: the same global batch is retried
 
 
@@ -152,7 +153,7 @@ class Step:
 
     @property
     def changed_parameters(self) -> bool:
-        return self.verdict is StepOutcome.COMMITTED
+        return self.verdict in (StepOutcome.COMMITTED, StepOutcome.LOCAL)
 
     def _check_backward(self) -> None:
         if self._backwards < self._handed_out:

@@ -13,6 +13,8 @@ class TrainingPosition:
 
     def __init__(self, restored: dict[str, Any] | None) -> None:
         self.step = 0 if restored is None else int(restored["step"])
+        self.ahead = 0
+        """Local steps of the open round: they count when the round is committed."""
         self.so_far = EpochSoFar() if restored is None else EpochSoFar(**restored["epoch_so_far"])
         self.num_epochs: int | None = None
         """How many epochs run.epochs was asked for; None before it was called."""
@@ -73,6 +75,6 @@ class TrainingPosition:
 
     def restore(self, state: dict[str, Any]) -> None:
         """Take over the position of another worker's state."""
-        self.step = int(state["step"])
+        self.step, self.ahead = int(state["step"]), 0
         self.order.left_out = int(state["left_out"])
         self.so_far = EpochSoFar(**state["epoch_so_far"])

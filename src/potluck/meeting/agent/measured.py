@@ -77,7 +77,11 @@ class MeasuringStation:
         profile = StoredProfile.model_validate_json(told)
         if wanted.latency_s is not None and wanted.bytes_per_s is not None:
             link = LinkProfile(latency_s=wanted.latency_s, bandwidth_bytes_per_s=wanted.bytes_per_s)
-            profile = profile.model_copy(update={"link": link})
+            peers = {
+                name: LinkProfile(latency_s=seen.latency_s, bandwidth_bytes_per_s=seen.bytes_per_s, error=seen.error)
+                for name, seen in wanted.peers.items()
+            }
+            profile = profile.model_copy(update={"link": link, "peers": peers})
             save_profile(read_environment().home, profile)
         return profile
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from potluck.core.environment import gate_variables, run_variables
+from potluck.core.environment import exchange_variables, gate_variables, run_variables
+from potluck.core.exchange_options import check_exchange_options
 from potluck.core.run_variables import parse_variables
 from potluck.core.torchrun_variables import without_cards
 from potluck.engine.group.addresses import address_towards
@@ -22,6 +23,7 @@ def worker_environments(
     addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
     shared = {
         **run_variables(parse_variables(assignment.task.env_words)),
+        **exchange_variables(check_exchange_options(assignment.task.exchange)),
         "POTLUCK_LIGHTHOUSE": f"http://{addresses[gates.host]}:{assignment.lighthouse_port}",
         **gate_variables(place.gate, assignment.run_id, addresses[membership.machine]),
         "POTLUCK_SECRET": assignment.secret,

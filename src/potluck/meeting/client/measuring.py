@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from potluck.core.errors import MeasureError
 from potluck.doctor.probing.asks import ClosePort, OpenPort, PortOpen, StationLostError
@@ -13,6 +14,7 @@ from potluck.meeting.home import HostMembership
 from potluck.meeting.questions import (
     MEASURE_S,
     SWEEP_S,
+    LinkSeen,
     LinksSwept,
     MeasureModel,
     ProfilesTold,
@@ -71,6 +73,7 @@ def measure_joined(membership: HostMembership, wanted: Wanted, tell: Callable[[s
                         memory_limit=wanted.memory_limit,
                         latency_s=None if link is None else link.latency_s,
                         bytes_per_s=None if link is None else link.bytes_per_s,
+                        peers={} if found.links is None else _peers(machine, tuple(visit.stations), found.links),
                     ),
                     MEASURE_S,
                 )
@@ -136,6 +139,18 @@ def sweep_visited(
             tell(f"the links were not measured: {error}; potluck doctor --cluster says what is wrong")
             return None
     return next((one for one in answers if isinstance(one, LinksSwept)), None)
+
+
+def _peers(machine: str, machines: tuple[str, ...], swept: LinksSwept) -> dict[str, LinkSeen]:
+    """The measured links between a machine and each other one."""
+    pairs = {f"{one}-{other}": (one, other) for one, other in combinations(machines, 2)}
+    return {
+        other: seen
+        for key, seen in swept.pairs.items()
+        if machine in pairs.get(key, ())
+        for other in pairs[key]
+        if other != machine
+    }
 
 
 def _read(told: object) -> list[StoredProfile]:

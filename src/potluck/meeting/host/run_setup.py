@@ -7,8 +7,16 @@ import yaml
 from potluck.core.atomic import write_text
 from potluck.core.checkpoint_names import checkpoint_files
 from potluck.core.errors import MeetingError
+from potluck.core.exchange_options import check_exchange_options
 from potluck.core.run_folder import RunFolder, create_run_folder, find_run_folder, free_run_name
-from potluck.core.settings import check_resumable, recorded_keep, recorded_variables, resolve, settings_to_record
+from potluck.core.settings import (
+    check_resumable,
+    recorded_exchange,
+    recorded_keep,
+    recorded_variables,
+    resolve,
+    settings_to_record,
+)
 from potluck.core.yaml_file import read_yaml
 from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import RunRequest, RunTask
@@ -48,15 +56,18 @@ def prepare_training(
 def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunTask, bool]:
     """For a user's script: create or find the folder, which records the script's name and arguments."""
     task = request.task
+    check_exchange_options(task.exchange)
     is_resumed = request.name is not None and (runs_dir / request.name / "run.yaml").is_file() and request.resume
     if is_resumed:
         folder = find_run_folder(runs_dir, str(request.name))
         given = {key: words for key, words in (("env", task.env), ("keep", task.keep)) if words}
         recorded = {"env": recorded_variables(folder), "keep": recorded_keep(folder)}
-        if given:  # for the next resume
+        exchange = {**recorded_exchange(folder), **task.exchange}
+        if given or task.exchange:  # for the next resume
             known = read_yaml(folder.settings_file)
-            _record(folder, {**(known if isinstance(known, dict) else script_settings(task)), **given})
-        return folder, task.model_copy(update={**recorded, **given}), True
+            before = known if isinstance(known, dict) else script_settings(task)
+            _record(folder, {**before, **given, **({"command_options": exchange} if exchange else {})})
+        return folder, task.model_copy(update={**recorded, **given, "exchange": exchange}), True
     folder = create_run_folder(runs_dir, request.name or free_run_name(runs_dir, Path(task.entry).stem))
     _record(folder, script_settings(task))
     return folder, task, False
@@ -65,7 +76,7 @@ def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunT
 def script_settings(task: RunTask) -> dict[str, object]:
     """What run.yaml holds for a script."""
     kept: dict[str, object] = {"script": task.entry, "arguments": task.arguments, "bundle": task.bundle}
-    more = {"env": task.env, "keep": task.keep, "plain": task.is_plain}
+    more = {"env": task.env, "keep": task.keep, "command_options": task.exchange, "plain": task.is_plain}
     return kept | {key: value for key, value in more.items() if value}
 
 

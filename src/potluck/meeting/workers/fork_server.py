@@ -26,7 +26,7 @@ from potluck.meeting.workers.messages import (
 )
 from potluck.meeting.workers.processes import WorkerProcesses
 
-_POLL_S = 0.05
+_POLL_S = 0.2
 _END_S = 2.0
 
 

@@ -33,13 +33,15 @@ def propose(
     """The best plan for these costs, or the current plan with a new prediction; None while some cost is unknown."""
     profiles = [report.profile for report in costs]
     workers = tuple(
-        Worker(name=name, machine=machine, compute=profile, stretch=report.stretch or None)
-        for (name, machine), profile, report in zip(setting.workers, profiles, costs, strict=True)
+        Worker(name=name, machine=machine, compute=profile, stretch=report.stretch or None, coding_factor=factor)
+        for (name, machine), profile, report, factor in zip(
+            setting.workers, profiles, costs, setting.coding_factors, strict=True
+        )
         if profile is not None
     )
     if len(workers) < len(setting.workers):
         return None
-    cluster = Cluster(workers=workers, links=setting.links, exchange=setting.exchange)
+    cluster = Cluster(workers=workers, links=setting.links, exchange=setting.exchange, pairs=setting.pairs)
     if current is None:
         return Proposal(_first_plan(setting, cluster, least_gain), cluster, "the workers changed")
     ring = _measure_ring(cluster, costs, current)
@@ -82,4 +84,6 @@ def _measure_ring(cluster: Cluster, costs: Sequence[CostReport], current: Plan) 
     waits = [report.exchange_wait_s for report, share in zip(costs, current.shares, strict=True) if share > 0]
     machines = [worker.machine for worker, share in zip(cluster.workers, current.shares, strict=True) if share > 0]
     work_s = float(cluster.table.seconds(np.array(current.shares)).max())
-    return RingMeasurement(machines=tuple(sorted(machines)), work_s=work_s, exposed_s=min(waits))
+    return RingMeasurement(
+        machines=tuple(sorted(machines)), work_s=work_s, exposed_s=min(waits), code=cluster.exchange.code.name
+    )

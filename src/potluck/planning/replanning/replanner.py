@@ -13,6 +13,7 @@ from potluck.planning.replanning.cost_report import CostReport
 from potluck.planning.replanning.proposal import Proposal, propose, with_guesses
 from potluck.planning.replanning.schedule import FIRST_CHECK, PlanCheck, check_after, is_urgent, next_retelling
 from potluck.planning.replanning.setting import GroupSetting
+from potluck.planning.replanning.slow_links import FIRST_ADVICE, advise, is_limited_by_link
 
 Outcome: TypeAlias = tuple["Replanner", list[AnyEvent]]
 
@@ -43,6 +44,8 @@ class Replanner:
     """Saved for later runs: once machines are benched, only the larger ring before shows why."""
     is_trusted: bool = True
     """False after workers came to different plans."""
+    has_advised: bool = False
+    """Whether this run has looked for a mode of exchange that is faster than its own."""
 
     @property
     def plan(self) -> Plan | None:
@@ -53,10 +56,9 @@ class Replanner:
         """Machines that the plan leaves out of the ring."""
         return () if self.in_force is None else self.in_force.plan.benched
 
-    @property
-    def checks_next(self) -> bool:
+    def checks_next(self, *, of_round: bool = False) -> bool:
         """Whether the plan is checked at the next commit, so that workers should send fresh costs with it."""
-        return check_after(self.num_since_change) is not None
+        return check_after(self.num_since_change, of_round=of_round) is not None
 
     def shares(self, workers: Sequence[str]) -> tuple[int, ...]:
         """Every worker's share of the global batch: fixed by users, else planned, else equal."""
@@ -76,12 +78,17 @@ class Replanner:
 
         A worker that does not know its cost counts as an average worker.
         """
-        fresh = Replanner(setting=setting, largest_ring=self.largest_ring, is_trusted=self.is_trusted)
+        fresh = Replanner(
+            setting=setting,
+            largest_ring=self.largest_ring,
+            is_trusted=self.is_trusted,
+            has_advised=self.has_advised,
+        )
         return fresh._checked(setting, with_guesses(setting.costs, setting.batch), step, FIRST_CHECK)
 
-    def committed(self, costs: Sequence[CostReport], step: int) -> Outcome:
+    def committed(self, costs: Sequence[CostReport], step: int, *, of_round: bool = False) -> Outcome:
         """Check the plan, if that is due, with the costs that workers sent with the last of `step` committed steps."""
-        check = check_after(self.num_since_change)
+        check = check_after(self.num_since_change, of_round=of_round)
         after = replace(self, num_commits=self.num_commits + 1, num_since_change=self.num_since_change + 1)
         if check is None or self.setting is None:
             return after, []
@@ -105,12 +112,23 @@ class Replanner:
             change_streak=self.change_streak + 1 if chosen.reason else 0,
             largest_ring=_larger(self.largest_ring, chosen.ring),
         )
+        after, advice = after._advised(setting, chosen)
         if not chosen.reason:
-            return after._confirmed(setting, costs, chosen, step)
+            after, events = after._confirmed(setting, costs, chosen, step)
+            return after, [*events, *advice]
         is_agreed = bench.proposal is not None or after.change_streak >= check.streak or is_urgent(chosen.gain)
         if self.in_force is None or is_agreed:
-            return after._changed(setting, costs, chosen, step)
-        return after, []
+            after, events = after._changed(setting, costs, chosen, step)
+            return after, [*events, *advice]
+        return after, advice
+
+    def _advised(self, setting: GroupSetting, chosen: Proposal) -> Outcome:
+        """Once, if steps wait much for gradients or a machine is benched for its link: which mode would be faster."""
+        is_settled = self.num_commits >= FIRST_ADVICE or bool(chosen.plan.benched)
+        if self.has_advised or not is_settled or not is_limited_by_link(chosen):
+            return self, []
+        advice = advise(setting, chosen)
+        return replace(self, has_advised=True), [] if advice is None else [advice]
 
     def _changed(self, setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> Outcome:
         """Put the proposal in force, and return the events that record it."""

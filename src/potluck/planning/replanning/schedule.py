@@ -29,10 +29,17 @@ class PlanCheck:
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
 _EARLY = {2: PlanCheck(LEAST_GAIN, 2), 5: PlanCheck(2 * LEAST_GAIN), 8: PlanCheck(0.03)}
 _LATE = PlanCheck(LEAST_GAIN, _STREAK)
+# A round is many steps, so that its timings are steady, and a machine that is late at its end is late by many steps.
+_OF_ROUND = PlanCheck(0.01)
 
 
-def check_after(num_commits: int) -> PlanCheck | None:
-    """The check due at the commit after so many commits since a group formed or its plan changed urgently, if any."""
+def check_after(num_commits: int, *, of_round: bool = False) -> PlanCheck | None:
+    """The check due at the commit after so many commits since a group formed or its plan changed urgently, if any.
+
+    `of_round`: that commit is one of a round, and not of a single step.
+    """
+    if of_round:
+        return _OF_ROUND
     if num_commits > max(_EARLY):
         return None if num_commits % _EVERY else _LATE
     return _EARLY.get(num_commits)

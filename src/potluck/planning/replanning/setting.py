@@ -7,6 +7,7 @@ from potluck.planning.bench_rule import RE_FORMING_S
 from potluck.planning.costs import Exchange, LinkProfile
 from potluck.planning.measured_exchange import RingMeasurement
 from potluck.planning.replanning.cost_report import UNKNOWN_COST, CostReport
+from potluck.planning.sites import Pairs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +22,10 @@ class WorkerIntroduction:
     """Machines that are never benched."""
     link: LinkProfile | None = None
     """The link of the worker's machine, if it was measured."""
+    peers: Mapping[str, LinkProfile] = field(default_factory=dict)
+    """The links between the worker's machine and others, by the other machine, as far as they were measured."""
+    coding_factor: float = 1.0
+    """How much longer coding gradients takes on the worker's machine than planning/codes.py says."""
     last_step: int | None = None
     """The step at which the worker's script ends training, if known."""
     re_forming_s: float = 0.0
@@ -46,6 +51,10 @@ class GroupSetting:
     """Shares that users gave, in proportion to each other; empty if the plan decides."""
     links: Mapping[str, LinkProfile] = field(default_factory=dict)
     """The measured links, by machine."""
+    pairs: Pairs = field(default_factory=dict)
+    """The measured links between two machines."""
+    factors: tuple[float, ...] = ()
+    """Each worker's coding factor; empty if all are 1."""
     keep: frozenset[str] = frozenset()
     """Machines that are never benched."""
     last_step: int | None = None
@@ -81,6 +90,8 @@ class GroupSetting:
                 for (_, machine), told in zip(workers, introductions, strict=True)
                 if told.link is not None
             },
+            factors=tuple(told.coding_factor for told in introductions),
+            pairs=_pairs(workers, introductions),
             keep=frozenset(machines).intersection(name for told in introductions for name in told.keep),
             last_step=min((told.last_step for told in introductions if told.last_step), default=None),
             re_forming_s=max(told.re_forming_s for told in introductions) or RE_FORMING_S,
@@ -93,6 +104,10 @@ class GroupSetting:
         return tuple(name for name, _ in self.workers)
 
     @property
+    def coding_factors(self) -> tuple[float, ...]:
+        return self.factors or (1.0,) * len(self.workers)
+
+    @property
     def machines(self) -> frozenset[str]:
         return frozenset(machine for _, machine in self.workers)
 
@@ -102,9 +117,22 @@ class GroupSetting:
         return not self.fixed_shares and 2 <= len(self.workers) <= self.batch
 
 
+def _pairs(workers: Sequence[tuple[str, str]], introductions: Sequence[WorkerIntroduction]) -> Pairs:
+    """The links between the group's machines; of two measurements of one link the faster, which nothing disturbed."""
+    found: dict[frozenset[str], LinkProfile] = {}
+    present = {machine for _, machine in workers}
+    for (_, machine), told in zip(workers, introductions, strict=True):
+        for other, link in told.peers.items():
+            pair = frozenset((machine, other))
+            if len(pair) == 2 and other in present:
+                known = found.get(pair, link)
+                found[pair] = replace(max(known, link, key=lambda one: one.bandwidth_bytes_per_s), error=0.0)
+    return found
+
+
 def _same_ring(machines: tuple[str, ...], rings: Sequence[RingMeasurement | None]) -> RingMeasurement | None:
     known = [ring for ring in rings if ring is not None and ring.machines == machines]
-    if len(known) < len(rings):
+    if len(known) < len(rings) or len({ring.code for ring in known}) > 1:
         return None
     work_s, exposed_s = max(ring.work_s for ring in known), max(ring.exposed_s for ring in known)
-    return RingMeasurement(machines=machines, work_s=work_s, exposed_s=exposed_s)
+    return RingMeasurement(machines=machines, work_s=work_s, exposed_s=exposed_s, code=known[0].code)

@@ -1,0 +1,102 @@
+"""What a worker of any program leaves behind: its samples by time, and now and then the model, judged after the run."""
+
+import json
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from benchmarks.support import byte_model
+
+SNAPSHOT_EVERY_S = 8.0
+BATCH = 128
+"""Samples of a step, or of all machines' local steps together."""
+RISE_SAMPLES = 2560
+"""The learning rate rises over so many samples of all machines, and stays."""
+
+
+class Recording:
+    """One worker's record from the moment when all workers begin."""
+
+    def __init__(self, folder: Path, machine: str, *, saves: bool) -> None:
+        self._folder, self._machine, self._saves = folder, machine, saves
+        self._samples: list[tuple[float, int]] = []
+        self._total = 0
+        self._saved_at = 0.0
+        self.began = time.time()
+
+    @property
+    def seconds(self) -> float:
+        """Since the beginning."""
+        return time.time() - self.began
+
+    def trained(self, samples: int) -> None:
+        """This worker has trained so many more samples."""
+        self._total += samples
+        self._samples.append((time.time(), self._total))
+
+    def look_at(self, model: nn.Module) -> None:
+        """Keep the model, if one machine does that and the last time is some seconds ago."""
+        if self._saves and self.seconds - self._saved_at >= SNAPSHOT_EVERY_S:
+            self._saved_at = self.seconds
+            torch.save(model.state_dict(), self._folder / f"{time.time():.3f}.pt")
+
+    def close(self) -> None:
+        """Write down the samples."""
+        record = {"began": self.began, "samples": self._samples}
+        (self._folder / f"{self._machine}.json").write_text(json.dumps(record))
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A run: seconds, samples of all machines and held-out loss of each model that was kept."""
+
+    points: list[tuple[float, int, float]]
+    samples_per_s: float
+    samples: dict[str, int]
+
+    def reached(self, loss: float) -> tuple[float, int] | None:
+        """Seconds and samples until the loss was this low, between two looks by a straight line; None if never."""
+        if self.points and self.points[0][2] <= loss:
+            return self.points[0][:2]
+        for (at, had, above), (later, have, below) in pairwise(self.points):
+            if below <= loss < above:
+                part = (above - loss) / (above - below)
+                return at + part * (later - at), round(had + part * (have - had))
+        return None
+
+
+def judge(folder: Path, rows: int, warm_s: float = 20.0) -> Judged:
+    """Read what all workers have left, and measure the kept models."""
+    records = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))}
+    began = min(record["began"] for record in records.values())
+
+    def trained_until(when: float) -> int:
+        return sum(max((n for at, n in one["samples"] if at <= when), default=0) for one in records.values())
+
+    end = min(one["samples"][-1][0] for one in records.values())
+    warm = min(began + warm_s, began + (end - began) / 2)
+    points = []
+    for file in sorted(folder.glob("*.pt")):
+        when = float(file.stem)
+        points.append((round(when - began, 2), trained_until(when), held_out_loss(file, rows)))
+    return Judged(
+        points,
+        samples_per_s=(trained_until(end) - trained_until(warm)) / (end - warm),
+        samples={name: one["samples"][-1][1] for name, one in records.items()},
+    )
+
+
+def held_out_loss(file: Path, rows: int) -> float:
+    """Of a kept model."""
+    model = byte_model.ByteModel(rows)
+    model.load_state_dict(torch.load(file, weights_only=True))
+    return byte_model.held_out_loss(model)
+
+
+def rate_after(samples: float) -> float:
+    """The learning rate against its largest after so many samples of all machines."""
+    return min(1.0, (samples + BATCH) / RISE_SAMPLES)
