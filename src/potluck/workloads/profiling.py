@@ -14,12 +14,12 @@ from potluck.core.errors import MeasureError
 from potluck.core.quantities import size_bytes
 from potluck.core.run_options import TrainOptions
 from potluck.core.version import __version__
-from potluck.engine.compute.tuner import has_images, make_trial, tuned_inputs
 from potluck.measuring.coding_speed import measure_coding
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes, is_out_of_memory
 from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
+from potluck.measuring.tuned_pass import has_images, make_trial, tuned_inputs
 from potluck.measuring.tuning import Tuning
 from potluck.measuring.tuning_store import keep_tuning, tuning_file
 from potluck.measuring.tuning_trials import find_tuning

@@ -8,8 +8,9 @@ from torch import nn
 from torch.utils.data import TensorDataset
 
 import potluck
-from potluck.engine.compute.tuner import Tuner, has_images, make_trial, tuned_inputs
+from potluck.engine.compute.tuner import Tuner
 from potluck.measuring import allocator, tuning_trials
+from potluck.measuring.tuned_pass import has_images, make_trial, tuned_inputs
 from potluck.measuring.tuning import Tuning
 from potluck.measuring.tuning_store import find_tuning_file
 from potluck.measuring.tuning_trials import Numbers, are_alike, find_tuning
