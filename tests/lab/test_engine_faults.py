@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.faults import FAULTS, Fault, measure
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(200), pytest.mark.real_world]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(500), pytest.mark.real_world]
 SHORT = [fault for fault in FAULTS if fault.name in ("kill, back after 3 s", "cable cut")]
 
 

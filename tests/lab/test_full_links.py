@@ -11,7 +11,7 @@ from potluck.events.log import read_records
 from potluck.events.types import GroupChanged
 from tests.lab.whole_steps import assert_every_step_is_whole
 
-pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(400), pytest.mark.real_world]
+pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(600), pytest.mark.real_world]
 
 # 5 MB of gradients take 4 s between two machines. The state with AdamW's moments, 16 MB, takes a newcomer 13 s.
 SCRIPT = """
