@@ -15,7 +15,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +27,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import READY_S, LabMachines, wait_for_all, wait_for_go
-from lab import Lab
+from lab import Lab, Process
 
 PORT = "29599"  # 29500 is the port of a gate, which an earlier run of Potluck in this lab may have left open
 RESULT = "result: "
@@ -109,34 +109,38 @@ class Speeds:
     solo: dict[str, float]
 
 
-def run(machines: LabMachines, go: Path, *, batch: int, rounds: int, steps: int, solo_s: float) -> Speeds:
-    """Stock DDP in a lab, machines in turns alone and together."""
-    arguments = ["--batch", batch, "--rounds", rounds, "--steps", steps, "--solo-seconds", solo_s, "--go", go]
-    command = [sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *map(str, arguments)]
-    workers = [
-        machines.start(
-            name,
-            command,
-            {
-                "RANK": str(rank),
-                "WORLD_SIZE": str(len(machines.names)),
-                "LOCAL_RANK": "0",
-                "MASTER_ADDR": machines.lab.machines[0].address,
-                "MASTER_PORT": PORT,
-                "GLOO_SOCKET_IFNAME": "eth0",
-                "MACHINE": name,
-            },
-        )
-        for rank, name in enumerate(machines.names)
-    ]
-    machines.let_go(workers, go)
-    wait_for_all(workers, READY_S + 60.0 * rounds)
+def rendezvous(machines: LabMachines, name: str) -> dict[str, str]:
+    """The variables that torchrun would set on this machine."""
+    return {
+        "RANK": str(machines.names.index(name)),
+        "WORLD_SIZE": str(len(machines.names)),
+        "LOCAL_RANK": "0",
+        "MASTER_ADDR": machines.lab.machines[0].address,
+        "MASTER_PORT": PORT,
+        "GLOO_SOCKET_IFNAME": "eth0",
+        "MACHINE": name,
+    }
+
+
+def read_speeds(workers: Iterable[Process]) -> dict[tuple[str, str], list[float]]:
+    """What `report` has printed in these workers, by machine and phase."""
     found: dict[tuple[str, str], list[float]] = {}
     for worker in workers:
         for line in worker.lines():
             if line.startswith(RESULT):
                 one = json.loads(line.removeprefix(RESULT))
                 found.setdefault((one["machine"], one["phase"]), []).append(one["samples_per_s"])
+    return found
+
+
+def run(machines: LabMachines, go: Path, *, batch: int, rounds: int, steps: int, solo_s: float) -> Speeds:
+    """Stock DDP in a lab, machines in turns alone and together."""
+    arguments = ["--batch", batch, "--rounds", rounds, "--steps", steps, "--solo-seconds", solo_s, "--go", go]
+    command = [sys.executable, "-m", "benchmarks.ddp_baseline", "--worker", *map(str, arguments)]
+    workers = [machines.start(name, command, rendezvous(machines, name)) for name in machines.names]
+    machines.let_go(workers, go)
+    wait_for_all(workers, READY_S + 60.0 * rounds)
+    found = read_speeds(workers)
     return Speeds(
         together=statistics.median(found[machines.names[0], "together"]),
         solo={name: statistics.median(found[name, "solo"]) for name in machines.names},

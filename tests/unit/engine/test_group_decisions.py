@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from potluck.core.errors import GroupError, SettingsError
 from potluck.engine.group.addresses import address_towards, host_and_port
+from potluck.engine.group.attempt import NextStep, StepAttempt, next_step
 from potluck.engine.group.backend import check_backend
 from potluck.engine.group.gradients import Contribution, GradientSums, are_whole
 from potluck.engine.group.roster import Member, Roster, StateDigest, group_change
@@ -61,6 +62,23 @@ def test_parts_that_meet_are_whole_and_others_are_not(batch, cuts, step):
     if len(parts) > 1:
         first_twice = [parts[0]._replace(stop=parts[0].stop), *(Slice(step, 0, p.num_samples) for p in parts[1:])]
         assert not are_whole(sums(first_twice), step, batch)
+
+
+def after(num_commits, step_s=0.02, *, is_settled=True, **values):
+    """How the step begins after so many commits since the last quorum."""
+    attempt = StepAttempt(part=Slice(5, 0, 4), batch=8, began_at=0.0, is_confirmed=True, usual_step_s=step_s, **values)
+    return next_step(attempt, num_commits, is_settled=is_settled)
+
+
+def test_short_steps_ask_for_a_quorum_every_half_second():
+    asked = [number for number in range(1, 40) if after(number) is NextStep.PRESUMES]
+    assert asked[0] == 25
+    assert after(1, 0.6) is after(1, 0.0) is NextStep.PRESUMES  # long steps, and steps of unknown length, always ask
+
+
+def test_a_group_that_may_change_or_has_just_formed_asks_for_a_quorum():
+    assert after(1, is_settled=False) is NextStep.PRESUMES
+    assert after(1, someone_leaves=True) is NextStep.WAITS
 
 
 def test_a_backend_that_does_not_exist_is_refused():

@@ -119,6 +119,12 @@ def test_some_check_is_never_far(num_commits):
     assert any(check_after(num_commits + ahead) for ahead in range(4))
 
 
+@given(st.integers(9, 10_000), st.floats(0.001, 0.1))
+def test_checks_of_short_steps_are_tenths_of_a_second_apart(num_commits, step_s):
+    every = min(64, max(4, int(0.4 / step_s)))
+    assert sum(check_after(num_commits + ahead, step_s=step_s) is not None for ahead in range(every)) == 1
+
+
 @pytest.mark.parametrize("slows_at", [None, 5, 100])
 def test_a_plan_that_stays_is_told_again_with_newer_numbers_and_is_no_change(slows_at):
     """Never out of date for long, and no flood, whatever the steps between two checks."""

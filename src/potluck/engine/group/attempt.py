@@ -7,6 +7,8 @@ from enum import Enum, auto
 from potluck.engine.order.position import Slice
 from potluck.planning.replanning.cost_report import CostReport
 
+_QUORUM_EVERY_S = 0.5  # how long a newcomer may wait for the next quorum
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepAttempt:
@@ -28,6 +30,8 @@ class StepAttempt:
     """Each worker's cost report, once the gradients are summed."""
     someone_leaves: bool = False
     """Whether a worker has announced that this step is its last."""
+    usual_step_s: float = 0.0
+    """Seconds of recent steps, the same number on all workers, once the gradients are summed; 0 if unknown."""
 
 
 class NextStep(Enum):
@@ -39,3 +43,17 @@ class NextStep(Enum):
     """As WAITS; timeouts then depend on which workers are missing."""
     PRESUMES = auto()
     """No sign of a change: take samples at once, and ask for the quorum while computing."""
+    GOES_ON = auto()
+    """All workers had a quorum a moment ago: take samples, and ask for none. Who is lost fails the exchange."""
+
+
+def next_step(attempt: StepAttempt, num_since_quorum: int, *, is_settled: bool) -> NextStep:
+    """How the step after a committed one begins: by numbers that all workers have, since all ask in the same steps.
+
+    `num_since_quorum`: commits since the last quorum. `is_settled`: the group has committed a step before this one, so
+    that nobody was healed in this one.
+    """
+    if attempt.someone_leaves:
+        return NextStep.WAITS
+    is_recent = 0 < num_since_quorum * attempt.usual_step_s < _QUORUM_EVERY_S
+    return NextStep.GOES_ON if is_recent and is_settled else NextStep.PRESUMES

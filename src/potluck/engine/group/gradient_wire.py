@@ -78,7 +78,6 @@ class GradientWire:
         manager = self._manager()
         if manager.errored() is None:
             try:
-                manager.wait_quorum()
                 options = AllreduceOptions()
                 options.timeout = self._timeout()
                 # A timeout inside the backend: after it, the backend no longer writes into the tensor.

@@ -32,6 +32,8 @@ class Contribution(NamedTuple):
     is_last: bool = False
     left_out: int = 0
     """Batches that this worker's script has skipped so far."""
+    step_s: float = 0.0
+    """Seconds of this worker's recent steps; 0 if unknown."""
 
     @property
     def num_samples(self) -> int:
@@ -41,7 +43,7 @@ class Contribution(NamedTuple):
         """This worker's summands of GradientSums."""
         size = self.num_samples
         if not size:  # a mean over nothing may be NaN, and would spoil the sums
-            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0)
+            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0, 0.0)
         return GradientSums(
             weight=self.weight,
             loss=self.loss_sum,
@@ -50,6 +52,7 @@ class Contribution(NamedTuple):
             borders=sum(_mark(self.step, stop) - _mark(self.step, start) for start, stop in self.pieces),
             leaving=self.is_last,
             left_out=self.left_out * size,
+            step_s=self.step_s * size,
         )
 
 
@@ -63,6 +66,7 @@ class GradientSums(NamedTuple):
     borders: float
     leaving: float
     left_out: float
+    step_s: float
 
     @property
     def mean_scale(self) -> float:
@@ -73,6 +77,11 @@ class GradientSums(NamedTuple):
     def mean_left_out(self) -> float:
         """Skipped batches, averaged over samples: every worker's own number if all have skipped the same."""
         return self.left_out / self.samples if self.samples else 0.0
+
+    @property
+    def mean_step_s(self) -> float:
+        """Seconds of recent steps, averaged over samples; less if a worker does not know its own yet."""
+        return self.step_s / self.samples if self.samples else 0.0
 
 
 # Buffers are sent with the gradients, so DDP must leave them alone in forward; newer torch renamed that option.
@@ -157,15 +166,15 @@ class GradientExchange:
         samples = contribution.num_samples
         self._contributes = samples > 0
         self._num_told = len(roster.members)
-        numbers = torch.zeros(len(GradientSums._fields) + self._num_told * NUM_COST_NUMBERS, dtype=torch.float64)
-        numbers[: len(GradientSums._fields)] = torch.tensor(contribution.numbers(), dtype=torch.float64)
-        mine = len(GradientSums._fields) + roster.mine * NUM_COST_NUMBERS
-        numbers[mine : mine + NUM_COST_NUMBERS] = torch.tensor(told.floats, dtype=torch.float64)
+        before, after = roster.mine * NUM_COST_NUMBERS, (self._num_told - roster.mine - 1) * NUM_COST_NUMBERS
+        numbers = torch.tensor(
+            [*contribution.numbers(), *[0.0] * before, *told.floats, *[0.0] * after], dtype=torch.float64
+        )
         # First to the CPU: not every accelerator has float64.
         weighted = [buffer.detach().cpu().to(torch.float64).flatten() * samples for buffer in self._buffers]
         if not self._contributes:
             weighted = [torch.zeros_like(buffer) for buffer in weighted]  # zero times a stale infinity is not zero
-        control = torch.cat([numbers, *weighted])
+        control = torch.cat([numbers, *weighted]) if weighted else numbers
         self.wire.begin()
         self._control = self.wire.sum_exactly(control.to(self._device) if self.wire.backend == "nccl" else control)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from potluck.engine.group.attempt import NextStep, StepAttempt
+from potluck.engine.group.attempt import NextStep, StepAttempt, next_step
 from potluck.engine.group.benched import sit_down
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.evaluation_sums import EvaluationSums
@@ -47,6 +47,8 @@ class ReplicatedGroup:
         self._num_unlike = 0
         """How often in a row the workers' shares did not add up to the global batch."""
         self._next = NextStep.WAITS
+        self._since_quorum = 0
+        """Commits since the last quorum, the same number on all workers."""
         self._attempt: StepAttempt | None = None
         self._order: BatchSizes | None = None
         self._unexchanged = RoundEntry()
@@ -68,7 +70,13 @@ class ReplicatedGroup:
         if self._attempt is not None and not self._attempt.is_confirmed:
             connection.membership.answer()  # the script has abandoned a step, whose quorum request is still open
         connection.model.exchange.remember()
-        if self._next is NextStep.PRESUMES and gathering.session is not None:
+        self._since_quorum = self._since_quorum if self._next is NextStep.GOES_ON else 0
+        if self._next is NextStep.GOES_ON and gathering.session is not None:
+            connection.membership.lend()
+            connection.membership.manager._healing = False  # torchft takes an applied state for one to apply
+            session, is_confirmed, began_at = gathering.session, True, time.monotonic()
+            self._next = NextStep.WAITS
+        elif self._next is NextStep.PRESUMES and gathering.session is not None:
             # This worker computes its share before the quorum is known: `_confirm` checks the share before the
             # all-reduce, and `total` checks that all shares add up.
             gathering.ask(self._settled, order.global_batch, self._unexchanged)
@@ -105,7 +113,9 @@ class ReplicatedGroup:
             connection.timer.lap("exchange_wait_s")
         self._attempt = replace(attempt, left_out=left_out)
         step, start, stop = attempt.part
-        contribution = Contribution(step, ((start, stop),), weight, loss_sum, scale, is_last, left_out)
+        contribution = Contribution(
+            step, ((start, stop),), weight, loss_sum, scale, is_last, left_out, connection.balance.step_s or 0.0
+        )
         connection.model.exchange.begin(contribution, connection.balance.report(), session.roster)
         return attempt.part
 
@@ -125,7 +135,7 @@ class ReplicatedGroup:
             if session.has_committed or self._num_unlike == _MOST_UNLIKE:
                 connection.notices.say("workers came to different plans; from now on all take equal shares")
                 connection.balance.distrust()
-        self._attempt = replace(attempt, told=told, someone_leaves=sums.leaving > 0)
+        self._attempt = replace(attempt, told=told, someone_leaves=sums.leaving > 0, usual_step_s=sums.mean_step_s)
         return Total(sums.weight or 1.0, sums.loss, sums.mean_scale, sums.mean_left_out)
 
     def begin_change(self) -> None:
@@ -193,12 +203,12 @@ class ReplicatedGroup:
             connection.membership.forget_quorum()
         balance.committed(attempt.told, step, of_round=attempt.num_steps > 1)
         connection.committed_at, connection.told_step = now, step
+        self._since_quorum += 1
+        self._next = next_step(attempt, self._since_quorum, is_settled=session.has_committed)
         session.has_committed = True
         self._num_unlike = 0
         self._lease.met(len(roster.members))
         self._settled, self._has_stopped = roster, attempt.someone_leaves
-        if not attempt.someone_leaves:
-            self._next = NextStep.PRESUMES
         if benched := balance.replanner.benched:
             self._next = NextStep.WAITS  # the benched machines leave with the next step
             if connection.place.machine in benched:

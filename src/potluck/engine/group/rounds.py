@@ -49,7 +49,7 @@ class RoundsGroup(ReplicatedGroup):
             self._terms.check_length()
         if self.open_round is None or self.open_round.is_trained:
             may_change = self._connection.place.exchange.name == "auto"  # with the group, and all must change together
-            if (step >= self._terms.warm_up or may_change) and self._next is NextStep.PRESUMES:
+            if (step >= self._terms.warm_up or may_change) and self._next is not NextStep.WAITS_AFTER_SPOILED:
                 self._next = NextStep.WAITS  # a quorum takes milliseconds, a round many seconds
             self._terms.order = order
             part = super().begin(step, RoundSizes(self._terms, order))

@@ -58,7 +58,7 @@ class Replanner:
 
     def checks_next(self, *, of_round: bool = False) -> bool:
         """Whether the plan is checked at the next commit, so that workers should send fresh costs with it."""
-        return check_after(self.num_since_change, of_round=of_round) is not None
+        return self._check(of_round=of_round) is not None
 
     def shares(self, workers: Sequence[str]) -> tuple[int, ...]:
         """Every worker's share of the global batch: fixed by users, else planned, else equal."""
@@ -88,11 +88,16 @@ class Replanner:
 
     def committed(self, costs: Sequence[CostReport], step: int, *, of_round: bool = False) -> Outcome:
         """Check the plan, if that is due, with the costs that workers sent with the last of `step` committed steps."""
-        check = check_after(self.num_since_change, of_round=of_round)
+        check = self._check(of_round=of_round)
         after = replace(self, num_commits=self.num_commits + 1, num_since_change=self.num_since_change + 1)
         if check is None or self.setting is None:
             return after, []
         return after._checked(self.setting, costs, step, check)
+
+    def _check(self, *, of_round: bool) -> PlanCheck | None:
+        """The check of the plan that is due at the next commit."""
+        step_s = 0.0 if self.plan is None else self.plan.prediction.step_s
+        return check_after(self.num_since_change, step_s=step_s, of_round=of_round)
 
     def _checked(self, setting: GroupSetting, costs: Sequence[CostReport], step: int, check: PlanCheck) -> Outcome:
         """Compare the plan in force with the best plan, and with the best plan without some machines."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from potluck.planning.plan import LEAST_GAIN
 
-_EVERY = 4
+_EVERY, _MOST_EVERY = 4, 64  # commits
+_EVERY_S = 0.4  # of steps that are short: costs are fitted anew for every check
 _STREAK = 3
 _URGENT_GAIN = 0.15
 _FIRST_RETELLING, _RETELL_EVERY = 13, 48  # commits
@@ -33,15 +34,17 @@ _LATE = PlanCheck(LEAST_GAIN, _STREAK)
 _OF_ROUND = PlanCheck(0.01)
 
 
-def check_after(num_commits: int, *, of_round: bool = False) -> PlanCheck | None:
+def check_after(num_commits: int, *, step_s: float = 0.0, of_round: bool = False) -> PlanCheck | None:
     """The check due at the commit after so many commits since a group formed or its plan changed urgently, if any.
 
-    `of_round`: that commit is one of a round, and not of a single step.
+    `step_s`: seconds of a step by the plan in force, 0 without a plan. `of_round`: that commit is one of a round, and
+    not of a single step.
     """
     if of_round:
         return _OF_ROUND
     if num_commits > max(_EARLY):
-        return None if num_commits % _EVERY else _LATE
+        every = _EVERY if step_s <= 0 else min(max(_EVERY, int(_EVERY_S / step_s)), _MOST_EVERY)
+        return None if num_commits % every else _LATE
     return _EARLY.get(num_commits)
 
 

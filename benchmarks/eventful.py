@@ -1,0 +1,133 @@
+"""One run in which much happens, in the lab: a machine is slowed and freed, another is killed and comes back.
+
+    python -m benchmarks.eventful --json
+
+After a fifth of the steps the first machine gets a third of its cores, after two fifths all of them; after three fifths
+the second machine is killed, and started again after three seconds. Figures over the whole run: its samples by what the
+machines that were there could have trained alone, at the speeds that each was measured to have right before the run;
+the plan changes after the first plan; and how far a machine's share went beyond where it settled, as a part of the
+batch. With --keep the run folder stays, for `potluck report` and the dashboard.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+from benchmarks import ddp_baseline
+from benchmarks.slowdown import SLOWER, wait_for_step
+from benchmarks.support.balanced_run import Order, train
+from benchmarks.support.crew import LabCrew, gather
+from benchmarks.support.lab_error import exit_on_lab_error
+from benchmarks.support.lab_machines import READY, READY_S, LabMachines
+from lab import Lab
+from potluck.events.log import read_records
+from potluck.events.types import PlanChanged, Record, StepCommitted
+
+AWAY_S = 3.0
+BARS = {"efficiency": 0.85, "overshoot": 0.10, "plan_changes": 5}
+
+
+def main() -> None:
+    """Measure, print, and with --json end with one line for scripts; exit 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cluster", default="laptops", help="a shipped lab cluster or a cluster file")
+    parser.add_argument("--steps", type=int, default=300)
+    parser.add_argument("--batch", type=int, default=288, help="global batch")
+    parser.add_argument("--keep", type=Path, help="a new folder that gets the run folder")
+    parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    options = parser.parse_args()
+    with exit_on_lab_error():
+        figures = run(options)
+    print(
+        f"efficiency {figures['efficiency']:.3f} (bar {BARS['efficiency']}), {figures['plan_changes']} plan changes "
+        f"(bar {BARS['plan_changes']}), shares overshot by {figures['overshoot']:.3f} of the batch "
+        f"(bar {BARS['overshoot']})"
+    )
+    if options.json:
+        print(json.dumps({"benchmark": "eventful", "cluster": options.cluster, **figures}))
+    is_good = figures["efficiency"] >= BARS["efficiency"] and all(
+        figures[name] <= BARS[name] for name in ("overshoot", "plan_changes")
+    )
+    sys.exit(not is_good)
+
+
+def run(options: argparse.Namespace) -> dict[str, float]:
+    """The whole run, in one lab."""
+    with tempfile.TemporaryDirectory() as scratch, Lab(options.cluster) as lab:
+        first, second = lab.machines[:2]
+        machines = LabMachines(lab)
+        batch = options.batch // len(machines.names) * len(machines.names)
+        solo = ddp_baseline.run(machines, Path(scratch, "go"), batch=batch, rounds=3, steps=2, solo_s=2.0).solo
+        declared, edges_s = first.cores(), []
+
+        def strike(crew: LabCrew) -> None:
+            for number, cores in ((1, declared / SLOWER), (2, declared)):
+                wait_for_step(crew, first.name, number * options.steps // 5)
+                first.slow(cores)
+                edges_s.append(time.time())
+            wait_for_step(crew, first.name, 3 * options.steps // 5)
+            second.kill()
+            edges_s.append(time.time())
+            before = len(crew.records(second.name))
+            time.sleep(AWAY_S)
+            crew.start(second.name, POTLUCK_HOME=str(crew.folder / "home")).expect(READY, READY_S)
+            crew.machines.settle(second.name)
+            wait_for_step(crew, second.name, before + 1)
+            edges_s.append(time.time())
+
+        folder = Path(scratch, "run")
+        folder.mkdir()
+        crew = train(lab, folder, Order("dynamic", batch, options.steps), strike)
+        records = [record for file in crew.event_files(first.name) for record in read_records(file)]
+        if options.keep:
+            gather(crew, folder / "gathered")
+            shutil.copytree(folder / "gathered", options.keep)
+    commits = [record for record in records if isinstance(record.event, StepCommitted)]
+    return {
+        "efficiency": round(efficiency(commits, batch, solo, (first.name, second.name), edges_s), 3),
+        "plan_changes": sum(isinstance(record.event, PlanChanged) and bool(record.event.reason) for record in records)
+        - 1,
+        "overshoot": round(overshoot(records, [commits[0].time, *edges_s, commits[-1].time]), 3),
+    }
+
+
+def efficiency(
+    commits: Sequence[Record], batch: int, solo: Mapping[str, float], struck: tuple[str, str], edges_s: Sequence[float]
+) -> float:
+    """Samples after the first commit by those that the machines which were there could have trained alone."""
+    (slowed, killed), (slow_s, free_s, kill_s, back_s) = struck, edges_s
+    wall_s = commits[-1].time - commits[0].time
+    possible = sum(solo.values()) * wall_s
+    possible -= solo[slowed] * (1 - 1 / SLOWER) * (free_s - slow_s)
+    possible -= solo[killed] * (back_s - kill_s)
+    return batch * (len(commits) - 1) / possible
+
+
+def overshoot(records: Sequence[Record], edges_s: Sequence[float]) -> float:
+    """How far any share went beyond where it settled, in the phases between the edges, as a part of the batch."""
+    farthest = 0.0
+    before: Mapping[str, float] = {}
+    for start_s, end_s in pairwise(edges_s):
+        plans = [
+            {worker: share / sum(event.shares.values()) for worker, share in event.shares.items()}
+            for record in records
+            if isinstance(event := record.event, PlanChanged) and start_s <= record.time < end_s
+        ]
+        if not plans:
+            continue
+        settled = plans[-1]
+        for worker, share in settled.items():
+            direction = 1 if share >= before.get(worker, share) else -1
+            farthest = max(farthest, *(direction * (plan.get(worker, share) - share) for plan in plans))
+        before = settled
+    return farthest
+
+
+if __name__ == "__main__":
+    main()
