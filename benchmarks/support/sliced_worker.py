@@ -22,6 +22,7 @@ from torch.utils.data import TensorDataset
 import potluck
 from benchmarks.ddp_baseline import PIECE, report, small_cnn, training_step
 from benchmarks.support.lab_machines import wait_for_go
+from potluck.measuring import allocator
 
 STEPS_A_SLICE = 6
 
@@ -68,6 +69,9 @@ def main() -> None:
                 optimizer.step()
                 optimizer.zero_grad()
             report(machine, "potluck", (run.step - first) * options.batch / (time.perf_counter() - began_s))
+            keeps_memory = prepared._tuner.tuning.keeps_memory
+            if keeps_memory:
+                allocator.give_back_freed_memory()  # the tuning of the process is Potluck's
             dist.barrier()
             began_s, num_steps = time.perf_counter(), 0
             while num_steps == 0 or time.perf_counter() - began_s < options.solo_seconds:
@@ -79,6 +83,8 @@ def main() -> None:
             for _ in range(num_steps):
                 bare()
             report(machine, "ddp", num_steps * options.batch / (time.perf_counter() - began_s))
+            if keeps_memory:
+                allocator.keep_freed_memory()
     dist.barrier()
     dist.destroy_process_group()
     options.result.touch()

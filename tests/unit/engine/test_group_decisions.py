@@ -1,5 +1,6 @@
 """Pure decisions of a group: the split, the backend, the patience, the check that parts add up."""
 
+import math
 from dataclasses import replace
 from itertools import pairwise
 
@@ -64,21 +65,21 @@ def test_parts_that_meet_are_whole_and_others_are_not(batch, cuts, step):
         assert not are_whole(sums(first_twice), step, batch)
 
 
-def after(num_commits, step_s=0.02, *, is_settled=True, **values):
-    """How the step begins after so many commits since the last quorum."""
-    attempt = StepAttempt(part=Slice(5, 0, 4), batch=8, began_at=0.0, is_confirmed=True, usual_step_s=step_s, **values)
-    return next_step(attempt, num_commits, is_settled=is_settled)
+def after(since_quorum_s, *, is_settled=True, **values):
+    """How the step begins after a commit so long after the last quorum."""
+    values |= {"part": Slice(5, 0, 4), "batch": 8, "began_at": 0.0, "is_confirmed": True}
+    return next_step(StepAttempt(since_quorum_s=since_quorum_s, **values), is_settled=is_settled)
 
 
 def test_short_steps_ask_for_a_quorum_every_half_second():
-    asked = [number for number in range(1, 40) if after(number) is NextStep.PRESUMES]
-    assert asked[0] == 25
-    assert after(1, 0.6) is after(1, 0.0) is NextStep.PRESUMES  # long steps, and steps of unknown length, always ask
+    assert after(0.01) is after(0.49) is NextStep.GOES_ON
+    assert after(0.51) is after(0.0) is after(math.nan) is NextStep.PRESUMES
 
 
-def test_a_group_that_may_change_or_has_just_formed_asks_for_a_quorum():
-    assert after(1, is_settled=False) is NextStep.PRESUMES
-    assert after(1, someone_leaves=True) is NextStep.WAITS
+def test_a_group_that_may_change_or_wait_asks_for_a_quorum():
+    assert after(0.01, is_settled=False) is NextStep.PRESUMES
+    assert after(0.01, someone_pauses=True) is NextStep.PRESUMES
+    assert after(0.01, someone_leaves=True) is NextStep.WAITS
 
 
 def test_a_backend_that_does_not_exist_is_refused():

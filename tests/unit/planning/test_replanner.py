@@ -121,7 +121,7 @@ def test_some_check_is_never_far(num_commits):
 
 @given(st.integers(9, 10_000), st.floats(0.001, 0.1))
 def test_checks_of_short_steps_are_tenths_of_a_second_apart(num_commits, step_s):
-    every = min(64, max(4, int(0.4 / step_s)))
+    every = min(16, max(4, int(0.4 / step_s)))
     assert sum(check_after(num_commits + ahead, step_s=step_s) is not None for ahead in range(every)) == 1
 
 

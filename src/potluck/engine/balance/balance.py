@@ -60,11 +60,6 @@ class Balance:
             self._cost.begin_with(prior)
 
     @property
-    def step_s(self) -> float | None:
-        """Median seconds of the recent steps, waits included; None before the first step."""
-        return self._cost.step_s
-
-    @property
     def memory_cap(self) -> int | None:
         """The largest micro-batch that is known to fit; None if no limit is known."""
         return self._cost.memory_cap

@@ -24,14 +24,18 @@ class StepAttempt:
     """time.monotonic of the beginning, plus waits that say nothing about the peers' speed."""
     is_confirmed: bool
     """False until the quorum is known; until then `part` is that of the quorum before."""
+    has_quorum: bool = True
+    """False if the step goes on in the group of the quorum before, without asking for one."""
     left_out: int = 0
     """Batches that this worker's script has skipped so far."""
     told: Sequence[CostReport] = ()
     """Each worker's cost report, once the gradients are summed."""
     someone_leaves: bool = False
     """Whether a worker has announced that this step is its last."""
-    usual_step_s: float = 0.0
-    """Seconds of recent steps, the same number on all workers, once the gradients are summed; 0 if unknown."""
+    since_quorum_s: float = 0.0
+    """Seconds since workers last asked for a quorum, the same number on all workers, once the gradients are summed."""
+    someone_pauses: bool = False
+    """Whether a worker has announced that it may be late for the next step."""
 
 
 class NextStep(Enum):
@@ -47,13 +51,13 @@ class NextStep(Enum):
     """All workers had a quorum a moment ago: take samples, and ask for none. Who is lost fails the exchange."""
 
 
-def next_step(attempt: StepAttempt, num_since_quorum: int, *, is_settled: bool) -> NextStep:
+def next_step(attempt: StepAttempt, *, is_settled: bool) -> NextStep:
     """How the step after a committed one begins: by numbers that all workers have, since all ask in the same steps.
 
-    `num_since_quorum`: commits since the last quorum. `is_settled`: the group has committed a step before this one, so
-    that nobody was healed in this one.
+    Without a quorum, a worker that is late by more than the step's timeout fails the step; a quorum waits for it.
+    `is_settled`: the group has committed a step before this one, so that nobody was healed in this one.
     """
     if attempt.someone_leaves:
         return NextStep.WAITS
-    is_recent = 0 < num_since_quorum * attempt.usual_step_s < _QUORUM_EVERY_S
-    return NextStep.GOES_ON if is_recent and is_settled else NextStep.PRESUMES
+    is_recent = 0 < attempt.since_quorum_s < _QUORUM_EVERY_S
+    return NextStep.GOES_ON if is_recent and is_settled and not attempt.someone_pauses else NextStep.PRESUMES

@@ -55,8 +55,17 @@ class BenchedGroup(SoloGroup):
     def exchange_in(self, *, this_pass: bool) -> None:
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=True)
 
-    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
-        return super().announce(weight or 1.0, loss_sum, scale, is_last=is_last, left_out=left_out)
+    def announce(
+        self,
+        weight: float,
+        loss_sum: float,
+        scale: float,
+        *,
+        is_last: bool,
+        left_out: int = 0,
+        pauses: bool = False,
+    ) -> Slice:
+        return super().announce(weight or 1.0, loss_sum, scale, is_last=is_last, left_out=left_out, pauses=pauses)
 
     def commit(self) -> bool:
         """Discard what the probe step computed; its time may bring the machine back."""

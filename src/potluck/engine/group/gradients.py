@@ -32,8 +32,10 @@ class Contribution(NamedTuple):
     is_last: bool = False
     left_out: int = 0
     """Batches that this worker's script has skipped so far."""
-    step_s: float = 0.0
-    """Seconds of this worker's recent steps; 0 if unknown."""
+    since_quorum_s: float = 0.0
+    """Seconds since this worker last asked for a quorum."""
+    pauses: bool = False
+    """Whether this worker may take a while before it begins the next step."""
 
     @property
     def num_samples(self) -> int:
@@ -43,7 +45,7 @@ class Contribution(NamedTuple):
         """This worker's summands of GradientSums."""
         size = self.num_samples
         if not size:  # a mean over nothing may be NaN, and would spoil the sums
-            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0, 0.0)
+            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0, 0.0, self.pauses)
         return GradientSums(
             weight=self.weight,
             loss=self.loss_sum,
@@ -52,7 +54,8 @@ class Contribution(NamedTuple):
             borders=sum(_mark(self.step, stop) - _mark(self.step, start) for start, stop in self.pieces),
             leaving=self.is_last,
             left_out=self.left_out * size,
-            step_s=self.step_s * size,
+            since_quorum_s=self.since_quorum_s * size,
+            pausing=self.pauses,
         )
 
 
@@ -66,7 +69,8 @@ class GradientSums(NamedTuple):
     borders: float
     leaving: float
     left_out: float
-    step_s: float
+    since_quorum_s: float
+    pausing: float
 
     @property
     def mean_scale(self) -> float:
@@ -79,9 +83,9 @@ class GradientSums(NamedTuple):
         return self.left_out / self.samples if self.samples else 0.0
 
     @property
-    def mean_step_s(self) -> float:
-        """Seconds of recent steps, averaged over samples; less if a worker does not know its own yet."""
-        return self.step_s / self.samples if self.samples else 0.0
+    def mean_since_quorum_s(self) -> float:
+        """Seconds since workers last asked for a quorum, averaged over samples."""
+        return self.since_quorum_s / self.samples if self.samples else 0.0
 
 
 # Buffers are sent with the gradients, so DDP must leave them alone in forward; newer torch renamed that option.

@@ -17,7 +17,7 @@ _CONNECT_S = 10.0
 _CONNECT_LIGHTHOUSE_S = 1.0  # torchft's pauses between tries grow up to this time, and begin again small after it
 _FIND_S = 120.0
 _QUORUM_RETRIES = 1000
-_HEARTBEAT_MS = 200  # a fifth of the time after which the lighthouse takes a worker for lost
+_HEARTBEAT_MS = 150  # the lighthouse takes a worker for lost after a second without
 
 
 def find_lighthouse(

@@ -74,13 +74,22 @@ class Group(Protocol):
     def exchange_in(self, *, this_pass: bool) -> None:
         """Set whether the next forward and backward pass ends with an all-reduce, or only adds to local gradients."""
 
-    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
+    def announce(
+        self,
+        weight: float,
+        loss_sum: float,
+        scale: float,
+        *,
+        is_last: bool,
+        left_out: int = 0,
+        pauses: bool = False,
+    ) -> Slice:
         """Call before the step's last backward pass, with the numbers that are summed over workers.
 
         `weight`: how many samples (or tokens) this worker's gradients are over. `loss_sum`: the sum of its losses, each
         times its weight. `scale`: its fp16 loss scale. `is_last`: this worker leaves after the step. `left_out`:
-        batches that its script has skipped. Returns the share that counts: if the group has moved on since `begin`, an
-        empty share of the step that the group is at.
+        batches that its script has skipped. `pauses`: it may take a while before it begins the next step. Returns the
+        share that counts: if the group has moved on since `begin`, an empty share of the step that the group is at.
         """
 
     def total(self) -> Total:

@@ -47,8 +47,8 @@ class ReplicatedGroup:
         self._num_unlike = 0
         """How often in a row the workers' shares did not add up to the global batch."""
         self._next = NextStep.WAITS
-        self._since_quorum = 0
-        """Commits since the last quorum, the same number on all workers."""
+        self._asked_at = 0.0
+        """time.monotonic of the beginning of the last step that asked for a quorum."""
         self._attempt: StepAttempt | None = None
         self._order: BatchSizes | None = None
         self._unexchanged = RoundEntry()
@@ -70,10 +70,9 @@ class ReplicatedGroup:
         if self._attempt is not None and not self._attempt.is_confirmed:
             connection.membership.answer()  # the script has abandoned a step, whose quorum request is still open
         connection.model.exchange.remember()
-        self._since_quorum = self._since_quorum if self._next is NextStep.GOES_ON else 0
-        if self._next is NextStep.GOES_ON and gathering.session is not None:
+        goes_on = self._next is NextStep.GOES_ON and gathering.session is not None
+        if goes_on and gathering.session is not None:
             connection.membership.lend()
-            connection.membership.manager._healing = False  # torchft takes an applied state for one to apply
             session, is_confirmed, began_at = gathering.session, True, time.monotonic()
             self._next = NextStep.WAITS
         elif self._next is NextStep.PRESUMES and gathering.session is not None:
@@ -89,9 +88,17 @@ class ReplicatedGroup:
                 )
             is_confirmed, began_at = True, time.monotonic()
             self._next = NextStep.WAITS
+        if not goes_on:
+            self._asked_at = began_at
         step = connection.membership.manager.current_step()
         part = session.part(step, order.batch_of(step), connection.balance.replanner.shares(session.roster.order))
-        self._attempt = StepAttempt(part=part, batch=order.batch_of(step), began_at=began_at, is_confirmed=is_confirmed)
+        self._attempt = StepAttempt(
+            part=part,
+            batch=order.batch_of(step),
+            began_at=began_at,
+            is_confirmed=is_confirmed,
+            has_quorum=not goes_on,
+        )
         if self._settled is not None:
             connection.told_step = step
         return part
@@ -105,7 +112,16 @@ class ReplicatedGroup:
     def exchange_in(self, *, this_pass: bool) -> None:
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=False)
 
-    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
+    def announce(
+        self,
+        weight: float,
+        loss_sum: float,
+        scale: float,
+        *,
+        is_last: bool,
+        left_out: int = 0,
+        pauses: bool = False,
+    ) -> Slice:
         connection, (session, attempt) = self._connection, self._under_way()
         if not attempt.is_confirmed:
             connection.timer.lap("compute_s")
@@ -114,7 +130,15 @@ class ReplicatedGroup:
         self._attempt = replace(attempt, left_out=left_out)
         step, start, stop = attempt.part
         contribution = Contribution(
-            step, ((start, stop),), weight, loss_sum, scale, is_last, left_out, connection.balance.step_s or 0.0
+            step=step,
+            pieces=((start, stop),),
+            weight=weight,
+            loss_sum=loss_sum,
+            scale=scale,
+            is_last=is_last,
+            left_out=left_out,
+            since_quorum_s=time.monotonic() - self._asked_at,
+            pauses=pauses,
         )
         connection.model.exchange.begin(contribution, connection.balance.report(), session.roster)
         return attempt.part
@@ -135,7 +159,13 @@ class ReplicatedGroup:
             if session.has_committed or self._num_unlike == _MOST_UNLIKE:
                 connection.notices.say("workers came to different plans; from now on all take equal shares")
                 connection.balance.distrust()
-        self._attempt = replace(attempt, told=told, someone_leaves=sums.leaving > 0, usual_step_s=sums.mean_step_s)
+        self._attempt = replace(
+            attempt,
+            told=told,
+            someone_leaves=sums.leaving > 0,
+            since_quorum_s=sums.mean_since_quorum_s,
+            someone_pauses=sums.pausing > 0,
+        )
         return Total(sums.weight or 1.0, sums.loss, sums.mean_scale, sums.mean_left_out)
 
     def begin_change(self) -> None:
@@ -152,6 +182,8 @@ class ReplicatedGroup:
             committed = bool(manager.should_commit())
         exchange.settle(committed=committed)
         self._next = NextStep.WAITS if committed else NextStep.WAITS_AFTER_SPOILED
+        if not committed and not attempt.has_quorum:
+            connection.process_group.break_off()  # a peer that has the sums goes on, and would wait for this worker
         if committed:
             self._settle(session, attempt)
         return committed
@@ -203,8 +235,7 @@ class ReplicatedGroup:
             connection.membership.forget_quorum()
         balance.committed(attempt.told, step, of_round=attempt.num_steps > 1)
         connection.committed_at, connection.told_step = now, step
-        self._since_quorum += 1
-        self._next = next_step(attempt, self._since_quorum, is_settled=session.has_committed)
+        self._next = next_step(attempt, is_settled=session.has_committed)
         session.has_committed = True
         self._num_unlike = 0
         self._lease.met(len(roster.members))
@@ -242,6 +273,8 @@ class ReplicatedGroup:
 
     def evaluation_range(self, num_samples: int) -> range:
         self._evaluation.begin()
+        if self._next is NextStep.GOES_ON:
+            self._next = NextStep.PRESUMES  # workers may evaluate for unequal times
         if self._attempt is not None and not self._attempt.is_confirmed:  # the script evaluates in the middle of a step
             self._confirm()
         session = self._gathering.session

@@ -68,10 +68,19 @@ class RoundsGroup(ReplicatedGroup):
         is_alone = self.open_round is not None and self.open_round.island is None
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=is_alone)
 
-    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
+    def announce(
+        self,
+        weight: float,
+        loss_sum: float,
+        scale: float,
+        *,
+        is_last: bool,
+        left_out: int = 0,
+        pauses: bool = False,
+    ) -> Slice:
         round_ = self.open_round
         if round_ is None:
-            return super().announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out)
+            return super().announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out, pauses=pauses)
         self._total = Total(weight, loss_sum, scale, left_out)
         if round_.island is not None:
             step, start, stop = round_.current

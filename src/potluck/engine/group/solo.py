@@ -55,6 +55,7 @@ class SoloGroup:
         *,
         is_last: bool,  # noqa: ARG002
         left_out: int = 0,
+        pauses: bool = False,  # noqa: ARG002
     ) -> Slice:
         self._total = Total(weight, loss_sum, scale, left_out)
         return self._part

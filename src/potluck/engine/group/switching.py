@@ -72,8 +72,17 @@ class SwitchingGroup:
     def exchange_in(self, *, this_pass: bool) -> None:
         self._state.exchange_in(this_pass=this_pass)
 
-    def announce(self, weight: float, loss_sum: float, scale: float, *, is_last: bool, left_out: int = 0) -> Slice:
-        return self._state.announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out)
+    def announce(
+        self,
+        weight: float,
+        loss_sum: float,
+        scale: float,
+        *,
+        is_last: bool,
+        left_out: int = 0,
+        pauses: bool = False,
+    ) -> Slice:
+        return self._state.announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out, pauses=pauses)
 
     def total(self) -> Total:
         return self._state.total()

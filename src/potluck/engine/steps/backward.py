@@ -44,13 +44,15 @@ class BackwardPass:
             progress.gradients.set_aside()
 
     def _announce(self, step: Step) -> None:
-        order = self._progress.position.order
+        order, done = self._progress.position.order, step.number + 1
         part = self._group.announce(
             step.weight,
             step.loss_sum,
             self._precision.loss_scale,
             is_last=bool(self._progress.stopping.request),
             left_out=order.left_out,
+            # A checkpoint, or the end of an epoch with an evaluation, takes longer on one worker than on others.
+            pauses=order.begins_epoch(done) or self._progress.is_checkpoint_due(done),
         )
         if part.step != step.number:
             step.move(part.step, order.epoch_of(part.step), order.batch_of(part.step))

@@ -124,14 +124,16 @@ class Progress:
         if self.stopping.request:
             self._parts.group.round.leave()
             self.stopping.stop_here()
-        if not is_in_round and (self._is_checkpoint_due(step) or self.saving.is_to_be_tried_again):
+        if not is_in_round and (
+            self.is_checkpoint_due(step, self._parts.group.committed.num_steps) or self.saving.is_to_be_tried_again
+        ):
             self.saving.save()
         self.stopping.deadline.allow()
 
-    def _is_checkpoint_due(self, step: int) -> bool:
-        """Whether a multiple of checkpoint_every is among the steps that were committed last."""
+    def is_checkpoint_due(self, step: int, num_steps: int = 1) -> bool:
+        """Whether a multiple of checkpoint_every is among the last `num_steps` of so many committed steps."""
         every = self._checkpoint_every
-        return every is not None and step // every > (step - self._parts.group.committed.num_steps) // every
+        return every is not None and step // every > (step - num_steps) // every
 
     def _end_open_step(self) -> None:
         """End the open step after the script has left the loop; drop the gradients of an undecided step."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from potluck.planning.plan import LEAST_GAIN
 
-_EVERY, _MOST_EVERY = 4, 64  # commits
+_EVERY, _MOST_EVERY = 4, 16  # commits
 _EVERY_S = 0.4  # of steps that are short: costs are fitted anew for every check
 _STREAK = 3
 _URGENT_GAIN = 0.15
