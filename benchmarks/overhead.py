@@ -36,7 +36,7 @@ NUM_WORKERS = 2
 WARM_UP_STEPS = 15
 NUM_CLASSES = 10
 NUM_BATCHES = 4  # distinct ones, so that both read data like a real loop
-BARS = {50: 1.05, 200: 1.02}
+BARS = {10: 1.25, 50: 1.03, 200: 1.02}
 
 
 @dataclass(frozen=True)

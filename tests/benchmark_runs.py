@@ -17,7 +17,7 @@ ON_LOOPBACK = {
 IN_THE_LAB = {
     "alone": ["--only", "step_5ms", "--rounds", "1", "--seconds", "3", "--json"],
     "balance": ["--rounds", "1", "--steps", "6", "--batch", "32", "--policies", "dynamic", "--json"],
-    "eventful": ["--steps", "30", "--batch", "48", "--json"],
+    "eventful": ["--steps", "400", "--batch", "48", "--json"],
     "fault_visibility": ["--epochs", "3", "--slow-at", "5", "--kill-at", "15", "--away", "0.5"],
     "from_ddp": ["--rounds", "1", "--epochs", "3", "--json"],
     "overlap": ["--steps", "4", "--batch", "400", "--json"],
