@@ -81,19 +81,29 @@ def work(options: argparse.Namespace) -> None:
     together()
     wait_for_go(options.go)
     for _ in range(options.rounds):
-        dist.barrier()
-        began_s, num_steps = time.perf_counter(), 0
-        while num_steps == 0 or time.perf_counter() - began_s < options.solo_seconds:
-            solo()
-            num_steps += 1
-        report(machine, "solo", num_steps * (options.batch // size) / (time.perf_counter() - began_s))
-        dist.barrier()
-        began_s = time.perf_counter()
-        for _ in range(options.steps):
-            together()
-        report(machine, "together", options.steps * options.batch / (time.perf_counter() - began_s))
+        report(machine, "solo", solo_slice(solo, options.batch // size, options.solo_seconds))
+        report(machine, "together", together_slice(together, options.batch, options.steps))
     dist.barrier()  # a worker whose peer ends first may be torn down by Gloo in the middle
     dist.destroy_process_group()
+
+
+def solo_slice(step: Callable[[], None], own: int, seconds: float) -> float:
+    """Samples/s of this machine alone, which begins with all others and trains `own` samples a step for a while."""
+    dist.barrier()
+    began_s, num_steps = time.perf_counter(), 0
+    while num_steps == 0 or time.perf_counter() - began_s < seconds:
+        step()
+        num_steps += 1
+    return num_steps * own / (time.perf_counter() - began_s)
+
+
+def together_slice(step: Callable[[], None], batch: int, num_steps: int) -> float:
+    """Samples/s of all machines in so many steps of the global batch."""
+    dist.barrier()
+    began_s = time.perf_counter()
+    for _ in range(num_steps):
+        step()
+    return num_steps * batch / (time.perf_counter() - began_s)
 
 
 def report(machine: str, phase: str, samples_per_s: float) -> None:

@@ -17,23 +17,33 @@ from benchmarks.support.lab_machines import wait_for_go
 NUM_BATCHES = 8
 
 
-def main() -> None:
-    """Train for some steps; the events tell the rest."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def worker_parser(description: str | None) -> argparse.ArgumentParser:
+    """What every worker of the balance benchmarks is told."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--worker", dest="result", type=Path, required=True)
     parser.add_argument("--steps", type=int, required=True)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--go", type=Path, required=True)
     parser.add_argument("--load-balance-policy", required=True)
-    options = parser.parse_args()
-    torch.set_num_threads(1)
-    num_samples = NUM_BATCHES * options.batch
+    return parser
+
+
+def noise(num_samples: int) -> TensorDataset:
+    """Random images with random labels, the same on every machine."""
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(num_samples, 3, 32, 32, generator=generator)
-    data = TensorDataset(images, torch.randint(0, 10, (num_samples,), generator=generator))
+    return TensorDataset(images, torch.randint(0, 10, (num_samples,), generator=generator))
+
+
+def main() -> None:
+    """Train for some steps; the events tell the rest."""
+    options = worker_parser(__doc__).parse_args()
+    torch.set_num_threads(1)
+    data = noise(NUM_BATCHES * options.batch)
     model = small_cnn()
     inner = torch.optim.SGD(model.parameters(), lr=0.01)
-    warm_up = nn.functional.cross_entropy(model(images[:2]), data.tensors[1][:2])  # what torch sets up once
+    images, wanted = data[:2]
+    warm_up = nn.functional.cross_entropy(model(images), wanted)  # what torch sets up once
     warm_up.backward()  # type: ignore[no-untyped-call]
     inner.zero_grad()
     wait_for_go(options.go)

@@ -13,6 +13,7 @@ from potluck.engine.group.addresses import address_towards, host_and_port
 from potluck.engine.group.attempt import NextStep, StepAttempt, next_step
 from potluck.engine.group.backend import check_backend
 from potluck.engine.group.gradients import Contribution, GradientSums, are_whole
+from potluck.engine.group.protocol import Announcement
 from potluck.engine.group.roster import Member, Roster, StateDigest, group_change
 from potluck.engine.group.timeouts import StepTimeout
 from potluck.engine.order.position import Slice
@@ -50,12 +51,9 @@ def test_parts_that_meet_are_whole_and_others_are_not(batch, cuts, step):
     parts = [Slice(step, a, b) for a, b in pairwise(ends)]
 
     def sums(parts):
-        return GradientSums(
-            *map(
-                sum,
-                zip(*(Contribution(p.step, ((p.start, p.stop),), 1.0, 0.0, 1.0).numbers() for p in parts), strict=True),
-            )
-        )
+        own = Announcement(1.0, 0.0, 1.0)
+        numbers = [Contribution(part.step, ((part.start, part.stop),), own).numbers() for part in parts]
+        return GradientSums(*map(sum, zip(*numbers, strict=True)))
 
     assert are_whole(sums(parts), step, batch)
     assert not are_whole(sums([*parts, parts[0]]), step, batch)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from potluck.engine.balance.worker_cost import WorkerCost
 from potluck.engine.group.forming import SelfDescription, introduce
+from potluck.engine.group.protocol import Announcement
 from potluck.engine.group.roster import Member, Roster
 from potluck.engine.group.session import GroupSession
 from potluck.engine.group.switching import SwitchingGroup
@@ -121,7 +122,7 @@ def test_a_state_hands_over_between_steps_only():
     group = SwitchingGroup(connection, first)
     assert group.begin(0, FOURS).step == 0
     first.next = second
-    assert group.announce(4.0, 1.0, 1.0, is_last=False) == first.begun[-1]  # the step under way ends where it began
+    assert group.announce(Announcement(4.0, 1.0, 1.0)) == first.begun[-1]  # the step under way ends where it began
     assert group.commit()
     group.begin(1, FOURS)
     assert (len(first.begun), len(second.begun)) == (1, 1)

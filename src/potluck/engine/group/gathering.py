@@ -3,6 +3,7 @@
 import time
 
 from potluck.core.errors import GroupError
+from potluck.engine.group.attempt import NextStep
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.forming import SelfDescription
 from potluck.engine.group.nccl import own_card, own_nccl
@@ -41,6 +42,23 @@ class Gathering:
                 trained_with=() if settled is None else settled.order,
             )
         )
+
+    def begin(
+        self, how: NextStep, settled: Roster | None, global_batch: int, round_: RoundEntry
+    ) -> tuple[GroupSession, bool]:
+        """The group that a step begins in, and whether a quorum has confirmed it."""
+        connection = self._connection
+        if how is NextStep.PRESUMES and self.session is not None:
+            # This worker computes its share before the quorum is known: the group checks the share before the
+            # all-reduce, and after it that all shares add up.
+            self.ask(settled, global_batch, round_)
+            return self.session, False
+        if how is NextStep.GOES_ON and self.session is not None:
+            connection.membership.lend()
+            return self.session, True
+        with connection.waits.waiting_for("group"):
+            was_spoiled = how is NextStep.WAITS_AFTER_SPOILED
+            return self.gather(settled, global_batch, round_, was_spoiled=was_spoiled), True
 
     def gather(
         self, settled: Roster | None, global_batch: int, round_: RoundEntry, *, was_spoiled: bool

@@ -14,6 +14,7 @@ from torchft.process_group import ProcessGroupDummy
 
 from potluck.engine.compute.fingerprint import gradient_bytes
 from potluck.engine.group.gradient_wire import GradientWire
+from potluck.engine.group.protocol import Announcement
 from potluck.engine.group.roster import Roster
 from potluck.engine.order.pieces import Piece, num_samples
 from potluck.planning.costs import bucket_bytes
@@ -26,16 +27,9 @@ class Contribution(NamedTuple):
     step: int
     pieces: tuple[Piece, ...]
     """The samples that this worker's numbers are over, as pieces of the step's or the round's samples."""
-    weight: float
-    loss_sum: float
-    scale: float
-    is_last: bool = False
-    left_out: int = 0
-    """Batches that this worker's script has skipped so far."""
+    own: Announcement
     since_quorum_s: float = 0.0
     """Seconds since this worker last asked for a quorum."""
-    pauses: bool = False
-    """Whether this worker may take a while before it begins the next step."""
 
     @property
     def num_samples(self) -> int:
@@ -43,19 +37,19 @@ class Contribution(NamedTuple):
 
     def numbers(self) -> "GradientSums":
         """This worker's summands of GradientSums."""
-        size = self.num_samples
+        size, own = self.num_samples, self.own
         if not size:  # a mean over nothing may be NaN, and would spoil the sums
-            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, self.is_last, 0.0, 0.0, self.pauses)
+            return GradientSums(0.0, 0.0, 0.0, 0.0, 0.0, own.is_last, 0.0, 0.0, own.pauses)
         return GradientSums(
-            weight=self.weight,
-            loss=self.loss_sum,
-            scale=self.scale * size,
+            weight=own.weight,
+            loss=own.loss_sum,
+            scale=own.scale * size,
             samples=size,
             borders=sum(_mark(self.step, stop) - _mark(self.step, start) for start, stop in self.pieces),
-            leaving=self.is_last,
-            left_out=self.left_out * size,
+            leaving=own.is_last,
+            left_out=own.left_out * size,
             since_quorum_s=self.since_quorum_s * size,
-            pausing=self.pauses,
+            pausing=own.pauses,
         )
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.lease import Lease
-from potluck.engine.group.protocol import GroupState
+from potluck.engine.group.protocol import Announcement, GroupState
 from potluck.engine.group.solo import SoloGroup
 from potluck.engine.order.position import BatchSizes, Slice
 
@@ -39,17 +39,8 @@ class LeasedGroup(SoloGroup):
     def exchange_in(self, *, this_pass: bool) -> None:
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=True)
 
-    def announce(
-        self,
-        weight: float,
-        loss_sum: float,
-        scale: float,
-        *,
-        is_last: bool,
-        left_out: int = 0,
-        pauses: bool = False,
-    ) -> Slice:
-        return super().announce(weight or 1.0, loss_sum, scale, is_last=is_last, left_out=left_out, pauses=pauses)
+    def announce(self, own: Announcement) -> Slice:
+        return super().announce(own._replace(weight=own.weight or 1.0))
 
     def begin_change(self) -> None:
         self._connection.membership.begin_change()

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from potluck.engine.group.gradients import Contribution
 from potluck.engine.group.islands import Island
-from potluck.engine.group.protocol import Total
+from potluck.engine.group.protocol import Announcement, Total
 from potluck.engine.order.pieces import Piece, cut, joined
 from potluck.engine.order.position import Slice
 
@@ -90,4 +90,5 @@ class OpenRound:
     def contribution(self, is_last: bool, left_out: int, *, counts: bool) -> Contribution:
         """What this worker brings to the exchange; nothing if the leader of its island brings it."""
         pieces = tuple(self.done) if counts else ()
-        return Contribution(self.start, pieces, self.weight, self.loss_sum, self.scale, is_last, left_out)
+        own = Announcement(self.weight, self.loss_sum, self.scale, is_last, left_out)
+        return Contribution(self.start, pieces, own)

@@ -25,6 +25,23 @@ class Total(NamedTuple):
     """Batches that the workers' scripts have skipped, on average."""
 
 
+class Announcement(NamedTuple):
+    """One worker's numbers of a step, as far as it knows them before its last backward pass."""
+
+    weight: float
+    """How many samples (or tokens) its gradients are over."""
+    loss_sum: float
+    """The sum of its losses, each times its weight."""
+    scale: float
+    """Its fp16 loss scale."""
+    is_last: bool = False
+    """Whether it leaves after the step."""
+    left_out: int = 0
+    """Batches that its script has skipped so far."""
+    pauses: bool = False
+    """Whether it may take a while before it begins the next step."""
+
+
 class Committed(NamedTuple):
     """What a commit vote has completed: a step, a whole round, or, inside a round, nothing yet."""
 
@@ -74,22 +91,11 @@ class Group(Protocol):
     def exchange_in(self, *, this_pass: bool) -> None:
         """Set whether the next forward and backward pass ends with an all-reduce, or only adds to local gradients."""
 
-    def announce(
-        self,
-        weight: float,
-        loss_sum: float,
-        scale: float,
-        *,
-        is_last: bool,
-        left_out: int = 0,
-        pauses: bool = False,
-    ) -> Slice:
-        """Call before the step's last backward pass, with the numbers that are summed over workers.
+    def announce(self, own: Announcement) -> Slice:
+        """Call before the step's last backward pass, with the numbers that are sent to all workers.
 
-        `weight`: how many samples (or tokens) this worker's gradients are over. `loss_sum`: the sum of its losses, each
-        times its weight. `scale`: its fp16 loss scale. `is_last`: this worker leaves after the step. `left_out`:
-        batches that its script has skipped. `pauses`: it may take a while before it begins the next step. Returns the
-        share that counts: if the group has moved on since `begin`, an empty share of the step that the group is at.
+        Returns the share that counts: if the group has moved on since `begin`, an empty share of the step that the
+        group is at.
         """
 
     def total(self) -> Total:

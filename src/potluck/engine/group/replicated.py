@@ -14,7 +14,7 @@ from potluck.engine.group.gathering import Gathering
 from potluck.engine.group.gradients import Contribution, are_whole
 from potluck.engine.group.lease import Lease
 from potluck.engine.group.leased import LeasedGroup
-from potluck.engine.group.protocol import Committed, GroupState, Total
+from potluck.engine.group.protocol import Announcement, Committed, GroupState, Total
 from potluck.engine.group.roster import Roster, RoundEntry, group_change
 from potluck.engine.group.round_view import NO_ROUND, RoundView
 from potluck.engine.group.session import GroupSession
@@ -64,30 +64,17 @@ class ReplicatedGroup:
     # A step
 
     def begin(self, step: int, order: BatchSizes) -> Slice:
-        connection, gathering = self._connection, self._gathering
+        connection = self._connection
         self._order = order
         connection.membership.join(step)
         if self._attempt is not None and not self._attempt.is_confirmed:
             connection.membership.answer()  # the script has abandoned a step, whose quorum request is still open
         connection.model.exchange.remember()
-        goes_on = self._next is NextStep.GOES_ON and gathering.session is not None
-        if goes_on and gathering.session is not None:
-            connection.membership.lend()
-            session, is_confirmed, began_at = gathering.session, True, time.monotonic()
+        goes_on = self._next is NextStep.GOES_ON
+        session, is_confirmed = self._gathering.begin(self._next, self._settled, order.global_batch, self._unexchanged)
+        if is_confirmed:
             self._next = NextStep.WAITS
-        elif self._next is NextStep.PRESUMES and gathering.session is not None:
-            # This worker computes its share before the quorum is known: `_confirm` checks the share before the
-            # all-reduce, and `total` checks that all shares add up.
-            gathering.ask(self._settled, order.global_batch, self._unexchanged)
-            session, is_confirmed, began_at = gathering.session, False, time.monotonic()
-        else:
-            was_spoiled = self._next is NextStep.WAITS_AFTER_SPOILED
-            with connection.waits.waiting_for("group"):
-                session = gathering.gather(
-                    self._settled, order.global_batch, self._unexchanged, was_spoiled=was_spoiled
-                )
-            is_confirmed, began_at = True, time.monotonic()
-            self._next = NextStep.WAITS
+        began_at = time.monotonic()
         if not goes_on:
             self._asked_at = began_at
         step = connection.membership.manager.current_step()
@@ -112,34 +99,15 @@ class ReplicatedGroup:
     def exchange_in(self, *, this_pass: bool) -> None:
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=False)
 
-    def announce(
-        self,
-        weight: float,
-        loss_sum: float,
-        scale: float,
-        *,
-        is_last: bool,
-        left_out: int = 0,
-        pauses: bool = False,
-    ) -> Slice:
+    def announce(self, own: Announcement) -> Slice:
         connection, (session, attempt) = self._connection, self._under_way()
         if not attempt.is_confirmed:
             connection.timer.lap("compute_s")
             session, attempt = self._confirm()
             connection.timer.lap("exchange_wait_s")
-        self._attempt = replace(attempt, left_out=left_out)
+        self._attempt = replace(attempt, left_out=own.left_out)
         step, start, stop = attempt.part
-        contribution = Contribution(
-            step=step,
-            pieces=((start, stop),),
-            weight=weight,
-            loss_sum=loss_sum,
-            scale=scale,
-            is_last=is_last,
-            left_out=left_out,
-            since_quorum_s=time.monotonic() - self._asked_at,
-            pauses=pauses,
-        )
+        contribution = Contribution(step, ((start, stop),), own, since_quorum_s=time.monotonic() - self._asked_at)
         connection.model.exchange.begin(contribution, connection.balance.report(), session.roster)
         return attempt.part
 

@@ -21,7 +21,7 @@ from potluck.engine.group.attempt import NextStep
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.gradients import Contribution
 from potluck.engine.group.open_round import OpenRound
-from potluck.engine.group.protocol import Committed, Total
+from potluck.engine.group.protocol import Announcement, Committed, Total
 from potluck.engine.group.replicated import ReplicatedGroup
 from potluck.engine.group.roster import RoundEntry
 from potluck.engine.group.round_terms import RoundSizes, RoundTerms
@@ -68,23 +68,14 @@ class RoundsGroup(ReplicatedGroup):
         is_alone = self.open_round is not None and self.open_round.island is None
         self._connection.model.exchange_in(this_pass=this_pass, is_alone=is_alone)
 
-    def announce(
-        self,
-        weight: float,
-        loss_sum: float,
-        scale: float,
-        *,
-        is_last: bool,
-        left_out: int = 0,
-        pauses: bool = False,
-    ) -> Slice:
+    def announce(self, own: Announcement) -> Slice:
         round_ = self.open_round
         if round_ is None:
-            return super().announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out, pauses=pauses)
-        self._total = Total(weight, loss_sum, scale, left_out)
+            return super().announce(own)
+        self._total = Total(own.weight, own.loss_sum, own.scale, own.left_out)
         if round_.island is not None:
             step, start, stop = round_.current
-            contribution = Contribution(step, ((start, stop),), weight, loss_sum, scale, left_out=left_out)
+            contribution = Contribution(step, ((start, stop),), own)
             exchange = self._connection.model.exchange
             exchange.wire.switch_to(round_.island.group, "exact")
             exchange.begin(contribution, self._connection.balance.report(), round_.island.roster)

@@ -6,7 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from potluck.engine.compute.outer_step import OuterStep
-from potluck.engine.group.protocol import Committed, Total
+from potluck.engine.group.protocol import Announcement, Committed, Total
 from potluck.engine.group.round_view import NO_ROUND, RoundView
 from potluck.engine.order.position import BatchSizes, Slice
 
@@ -47,17 +47,8 @@ class SoloGroup:
     def exchange_in(self, *, this_pass: bool) -> None:
         """Nothing to do: there is no peer."""
 
-    def announce(
-        self,
-        weight: float,
-        loss_sum: float,
-        scale: float,
-        *,
-        is_last: bool,  # noqa: ARG002
-        left_out: int = 0,
-        pauses: bool = False,  # noqa: ARG002
-    ) -> Slice:
-        self._total = Total(weight, loss_sum, scale, left_out)
+    def announce(self, own: Announcement) -> Slice:
+        self._total = Total(own.weight, own.loss_sum, own.scale, own.left_out)
         return self._part
 
     def total(self) -> Total:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.group.connection import Connection
 from potluck.engine.group.place import States
-from potluck.engine.group.protocol import Committed, GroupState, Total
+from potluck.engine.group.protocol import Announcement, Committed, GroupState, Total
 from potluck.engine.group.replicated import ReplicatedGroup
 from potluck.engine.group.round_view import RoundView
 from potluck.engine.group.rounds import RoundsGroup
@@ -72,17 +72,8 @@ class SwitchingGroup:
     def exchange_in(self, *, this_pass: bool) -> None:
         self._state.exchange_in(this_pass=this_pass)
 
-    def announce(
-        self,
-        weight: float,
-        loss_sum: float,
-        scale: float,
-        *,
-        is_last: bool,
-        left_out: int = 0,
-        pauses: bool = False,
-    ) -> Slice:
-        return self._state.announce(weight, loss_sum, scale, is_last=is_last, left_out=left_out, pauses=pauses)
+    def announce(self, own: Announcement) -> Slice:
+        return self._state.announce(own)
 
     def total(self) -> Total:
         return self._state.total()

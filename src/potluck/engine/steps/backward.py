@@ -5,6 +5,7 @@ from contextlib import AbstractContextManager
 
 from torch import Tensor
 
+from potluck.engine.group.protocol import Announcement
 from potluck.engine.steps.open_gradients import as_mean, weigh
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
@@ -46,13 +47,15 @@ class BackwardPass:
     def _announce(self, step: Step) -> None:
         order, done = self._progress.position.order, step.number + 1
         part = self._group.announce(
-            step.weight,
-            step.loss_sum,
-            self._precision.loss_scale,
-            is_last=bool(self._progress.stopping.request),
-            left_out=order.left_out,
-            # A checkpoint, or the end of an epoch with an evaluation, takes longer on one worker than on others.
-            pauses=order.begins_epoch(done) or self._progress.is_checkpoint_due(done),
+            Announcement(
+                step.weight,
+                step.loss_sum,
+                self._precision.loss_scale,
+                is_last=bool(self._progress.stopping.request),
+                left_out=order.left_out,
+                # A checkpoint, or the end of an epoch with an evaluation, takes longer on one worker than on others.
+                pauses=order.begins_epoch(done) or self._progress.is_checkpoint_due(done),
+            )
         )
         if part.step != step.number:
             step.move(part.step, order.epoch_of(part.step), order.batch_of(part.step))
