@@ -1,9 +1,9 @@
 """What tuning brings one machine: a plain PyTorch loop, Potluck without and with tuning, in turns.
 
     python -m benchmarks.tuned --json
-    python -m benchmarks.tuned --models simple_cnn gpt2 --threads 2
+    python -m benchmarks.tuned --models simple_cnn gpt2 --threads 2 --compile
 
-Each of the three is a process of its own, because the allocator belongs to the process. They take turns in slices of
+Each of them is a process of its own, because the allocator belongs to the process. They take turns in slices of
 about a second; while one trains, the others wait. Figures are medians of ratios of slices that follow each other: how
 many times as fast as the plain loop. Potluck's processes have measured what suits them before the first slice.
 """
@@ -31,7 +31,7 @@ from potluck.workloads.trainer import complete, train
 MODELS = {"simple_cnn": ("small", 64), "resnet18": ("small", 32), "resnet50": ("small", 8), "bert": ("tiny", 16)}
 MODELS |= {"gpt2": ("tiny", 16)}
 """Size and batch by model."""
-WAYS = ("plain", "untuned", "tuned")
+WAYS = ("plain", "untuned", "tuned", "compiled")
 WARM_UP_STEPS = 3
 SLICE_S = 1.0
 MOST_STEPS = 400
@@ -43,6 +43,7 @@ def main() -> None:
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
     parser.add_argument("--threads", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--rounds", type=int, default=9, help="slices of each way")
+    parser.add_argument("--compile", action="store_true", help="also what `potluck profile --compile` finds; minutes")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -52,24 +53,25 @@ def main() -> None:
     figures: dict[str, Any] = {"benchmark": "tuned"}
     for threads in options.threads:
         for model in options.models:
-            measured = measure(model, threads, options.rounds)
+            measured = measure(model, threads, options.rounds, WAYS if options.compile else WAYS[:-1])
             figures[f"{model}, {threads} threads"] = measured
             print(
-                f"{model:10} {threads} threads: plain {measured['plain_ms']:.3f} ms a sample; times as fast: "
-                f"untuned {measured['untuned']:.3f}, tuned {measured['tuned']:.3f} ({measured['words'] or 'default'})",
+                f"{model:10} {threads} threads: plain {measured['plain_ms']:.3f} ms a sample; times as fast:",
                 flush=True,
             )
+            for way, ratio in measured["ratios"].items():
+                print(f"    {way:8} {ratio:.3f}  {measured['words'][way]}", flush=True)
     if options.json:
         print(json.dumps(figures))
 
 
-def measure(model: str, threads: int, num_rounds: int) -> dict[str, Any]:
-    """Three processes in turns."""
+def measure(model: str, threads: int, num_rounds: int, ways: tuple[str, ...]) -> dict[str, Any]:
+    """The processes in turns."""
     _, batch = MODELS[model]
     processes: dict[str, subprocess.Popen[str]] = {}
     words = {}
     try:
-        for way in WAYS:  # one after the other: a trial beside others would show nothing
+        for way in ways:  # one after the other: a trial beside others would show nothing
             processes[way] = start(way, model, threads)
             words[way] = read(processes[way])
         step_s = {way: one_slice(process, 2) for way, process in processes.items()}
@@ -79,11 +81,9 @@ def measure(model: str, threads: int, num_rounds: int) -> dict[str, Any]:
         for process in processes.values():
             process.kill()
             process.wait()
-    ratios = {
-        way: round(statistics.median(each["plain"] / each[way] for each in rounds), 3) for way in ("untuned", "tuned")
-    }
+    ratios = {way: round(statistics.median(each["plain"] / each[way] for each in rounds), 3) for way in ways[1:]}
     plain_s = statistics.median(each["plain"] for each in rounds)
-    return {"plain_ms": round(1000 * plain_s / batch, 3), **ratios, "words": words["tuned"]}
+    return {"plain_ms": round(1000 * plain_s / batch, 3), "ratios": ratios, "words": words}
 
 
 def start(way: str, model: str, threads: int) -> "subprocess.Popen[str]":
@@ -142,13 +142,35 @@ def train_in_slices(way: str, model: str, threads: int) -> None:
     torch.set_num_threads(threads)
     slices = Slices()
     with tempfile.TemporaryDirectory() as folder:
-        os.environ["POTLUCK_HOME"] = folder  # nothing was tuned before
-        settings = settings_of(model, Path(folder), is_tuning=way == "tuned")
+        os.environ |= {"POTLUCK_HOME": folder, "POTLUCK_TUNING": "1"}  # nothing was tuned before
+        settings = settings_of(model, Path(folder), is_tuning=way in ("tuned", "compiled"))
+        if way == "compiled":
+            profile(model, threads)
         if way == "plain":
             for _ in train_plainly(settings):
                 slices.step_done()
         else:
             train(settings, runs_dir=Path(folder), watch=slices)
+
+
+def profile(model: str, threads: int) -> None:
+    """Let this machine try torch.compile, too, and keep what it finds."""
+    size, batch = MODELS[model]
+    words = [
+        "--model",
+        model,
+        "--model-size",
+        size,
+        "--global-batch",
+        str(batch),
+        "--seconds",
+        "0.5",
+        "--device",
+        "cpu",
+    ]
+    command = [sys.executable, "-m", "potluck", "profile", "--solo", "--compile", "--json", *words]
+    environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
+    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 def settings_of(model: str, folder: Path, *, is_tuning: bool) -> TrainOptions:

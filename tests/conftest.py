@@ -17,6 +17,8 @@ settings.load_profile("potluck")
 # A shell's background job ignores Ctrl-C, and so would everything that the tests start and interrupt.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+os.environ["POTLUCK_TUNING"] = "0"  # trials of a few milliseconds choose by chance, and tests compare bits
+
 SETTLE_S = 3.0
 SET_BY_OTHERS = ("PYTEST_", "TORCHINDUCTOR_")
 SHARED = ("tests/lab/", "tests/containers/", "tests/windows/")  # a lab, podman's storage, wine's: one test at a time
@@ -69,6 +71,7 @@ def workplace(tmp_path, monkeypatch):
     for name in [name for name in os.environ if name.startswith("POTLUCK_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("POTLUCK_HOME", str(tmp_path / "home"))  # a test is never a member of its author's cluster
+    monkeypatch.setenv("POTLUCK_TUNING", "0")
     return tmp_path
 
 

@@ -43,13 +43,13 @@ def main() -> None:
     alone()
     bare()
     wait_for_go(options.go)
+    os.environ["POTLUCK_TUNING"] = str(int(options.tuning))
     with potluck.start(
         "run",
         device="cpu",
         load_balance_policy=options.load_balance_policy,
         micro_batch=PIECE,
         keep=options.keep,
-        tuning=options.tuning,
     ) as run:
         prepared, optimizer = run.prepare(model, inner)
         loader = run.loader(data, global_batch=options.batch)

@@ -41,6 +41,7 @@ def show_profile(console: Console, profile: StoredProfile, global_batch: int, pa
             else f"at most {counted(cost.memory_cap, 'sample')} at once"
         ),
         f"alone: {cost.solo_speed(global_batch):,.1f} samples/s; every step exchanges {profile.gradient_bytes:,} bytes",
+        *([f"tuning: {profile.tuning}"] if profile.tuning else []),
         f"kept in {path}",
     )
 
@@ -62,6 +63,7 @@ def show_profiles(
             "not measured" if link is None else rate_text(link.bandwidth_bytes_per_s),
         )
     print_table(console, table)
+    _lines(console, *(f"{one.machine}, {one.device}: tuning: {one.tuning}" for one in profiles if one.tuning))
     if links is not None:
         console.print()
         between = plain_table("between", "rate", "latency")

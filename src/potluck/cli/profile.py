@@ -25,7 +25,11 @@ def profile(
         str | None, typer.Option(help="What training may use on the CPU, like 2G.", show_default=False)
     ] = None,
     tuning: Annotated[
-        bool, typer.Option("--tuning", help="First find this machine's fastest way to do the same maths; with --solo.")
+        bool,
+        typer.Option("--tuning/--no-tuning", help="First find each machine's fastest way to do the same maths."),
+    ] = True,
+    compiles: Annotated[
+        bool, typer.Option("--compile", help="Try torch.compile, too, which may take two minutes the first time.")
     ] = False,
     solo: Annotated[
         bool, typer.Option("--solo", help="Measure this machine alone; leave joined machines out.")
@@ -62,6 +66,8 @@ def profile(
                 global_batch=global_batch,
                 seconds=seconds,
                 memory_limit=memory_limit,
+                tuning=tuning,
+                compiles=compiles,
             )
             measured = measure_joined(membership, wanted, warn)
             for one in measured.profiles:  # kept here for plans that are made while other machines are away
@@ -74,6 +80,10 @@ def profile(
     from potluck.workloads.models import find_model
     from potluck.workloads.profiling import measure_and_keep
 
+    if compiles:
+        from potluck.core.environment import keep_compiled_code
+
+        keep_compiled_code(environment.home)
     chosen = choose_device(device)
     use_threads(read_threads())
     size = model_size or find_model(model).default_size
@@ -89,15 +99,8 @@ def profile(
         budget_s=seconds,
         memory_limit=limit,
         is_tuning=tuning,
+        compiles=compiles,
     )
-    if tuning:
-        import torch
-
-        from potluck.measuring.tuning_store import find_tuning_file, tuning_file
-
-        path = tuning_file(environment.home, stored.machine, stored.device, stored.model, stored.precision)
-        found = find_tuning_file(path, torch.__version__)
-        warn(f"tuning: {(found and found.words) or 'nothing is clearly faster than the default'}")
     if as_json:
         print(stored.model_dump_json())
         return

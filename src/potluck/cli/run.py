@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from potluck.cli.flags import given, takes_flags
-from potluck.core.run_options import ENV_HELP, KEEP_HELP, MACHINES, CommandOptions, ExchangeOptions
+from potluck.core.run_options import ENV_HELP, KEEP_HELP, MACHINES, TUNING_HELP, CommandOptions, ExchangeOptions
 
 
 @takes_flags(CommandOptions, ExchangeOptions, without=("config",))
@@ -28,6 +28,7 @@ def run(
             show_default=False,
         ),
     ] = None,
+    tuning: Annotated[bool, typer.Option("--tuning/--no-tuning", help=TUNING_HELP, rich_help_panel=MACHINES)] = True,
     plain: Annotated[
         bool,
         typer.Option(
@@ -66,7 +67,7 @@ def run(
     check_mode(command.mode)
     name = take_experiment_name(name, has_folder=not (plain and command.solo))
     check_script(script)
-    parse_variables(variables := env or [])
+    parse_variables(variables := [*(env or []), *([] if tuning else ["POTLUCK_TUNING=0"])])
     kept = read_machine_names(keep or [], "--keep")
     packed = (folder or script.parent).absolute()
     check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)

@@ -7,7 +7,7 @@ from potluck.cli.fitting import print_table
 from potluck.cli.named_rows import print_rows
 from potluck.cli.plan_tables import plain_table
 from potluck.cli.terminal import Console
-from potluck.core.words import counted
+from potluck.core.words import TUNED, counted
 from potluck.planning.explain import seconds_text
 from potluck.report.compare import Comparison, table, verdict
 from potluck.report.story import OPEN_WITH, DeviceStory, Story
@@ -40,6 +40,8 @@ def show_story(console: Console, story: Story) -> None:
             f"{row.steps_away:,}" + (f", {row.steps_benched:,} of them benched" if row.steps_benched else ""),
         )
     print_table(console, machines, ("device",))
+    for tuned in dict.fromkeys(line.text for line in story.notices if f": {TUNED}: " in line.text):
+        console.print(Text(tuned), soft_wrap=True)
     if story.devices.cards:
         _section(console, "cards")
         _show_cards(console, story.devices)

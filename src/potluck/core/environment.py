@@ -32,8 +32,8 @@ class Environment:
     is_quiet: bool = False
     """POTLUCK_QUIET=1: a script that no host started prints notices only."""
 
-    is_tuning: bool = False
-    """POTLUCK_TUNING=1: as --tuning."""
+    is_tuning: bool = True
+    """POTLUCK_TUNING=0: as --no-tuning."""
 
 
 DEFAULT_PORT = 29500
@@ -328,6 +328,11 @@ def add_variables(more: Mapping[str, str]) -> None:
     os.environ.update(more)
 
 
+def keep_compiled_code(home: Path) -> None:
+    """torch.compile keeps code in Potluck's folder, unless told otherwise: torch's own is empty after a restart."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(home / "compiled"))
+
+
 def read_environment() -> Environment:
     """Read the Environment now; nothing is cached, so a changed variable takes effect."""
     machine = os.environ.get("POTLUCK_NAME") or socket.gethostname().split(".")[0] or "machine"
@@ -337,7 +342,7 @@ def read_environment() -> Environment:
         data_dir=Path(os.environ.get("POTLUCK_DATA_DIR") or "data"),
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
         is_quiet=(os.environ.get("POTLUCK_QUIET") or "0") != "0",
-        is_tuning=(os.environ.get("POTLUCK_TUNING") or "0") != "0",
+        is_tuning=(os.environ.get("POTLUCK_TUNING") or "1") != "0",
     )
 
 

@@ -14,6 +14,9 @@ from potluck.core.environment import DEFAULT_PORT
 MODEL, DATA, TRAINING, MACHINES, OUTPUT = "Model", "Data", "Training", "Machines", "Output"
 PANELS = (MODEL, DATA, TRAINING, MACHINES, OUTPUT)
 ENV_HELP = "NAME=VALUE, a variable for every worker on every machine; recorded in run.yaml. May be repeated."
+TUNING_HELP = (
+    "Each machine finds its fastest way to do the same maths, in the first seconds of its first run with a model."
+)
 KEEP_HELP = "Machines that take part even if they slow the run: rosa,lily. May be repeated."
 
 
@@ -76,9 +79,9 @@ class RunOptions(ExchangeOptions):
         None, TRAINING, "The most samples at once in memory; the result stays the same.", ge=1
     )
     tuning: bool = option(
-        False,
+        True,
         MACHINES,
-        "Each machine finds its fastest way to do the same maths, in the first seconds of its first run with a model.",
+        TUNING_HELP,
         flags="--tuning/--no-tuning",
     )
     device: str | None = option(None, MACHINES, "cpu, cuda, cuda:1; a GPU is used by default if there is one.")

@@ -2,6 +2,9 @@
 
 from collections.abc import Sequence
 
+TUNED = "tuned for this machine"
+"""How the notice of a machine's tuning begins, after the machine's name."""
+
 
 def number(value: float | None) -> str:
     """A loss or a score with four decimals; None prints as not a number."""

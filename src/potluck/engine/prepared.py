@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from potluck.core.errors import UsageError
 from potluck.engine.compute.precision import Precision
 from potluck.engine.compute.tuner import Tuner
+from potluck.measuring.compiled import set_aside
 
 _OWN_NAMES = frozenset(("module", "training", "_exchanging", "_may_clear", "_noticing", "_precision", "_tuner"))
 
@@ -42,18 +43,21 @@ class PreparedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # Without gradients nothing is exchanged, and DDP's buffer broadcast must not be triggered.
-        target = self.module
-        if self.training and torch.is_grad_enabled():
+        target, trains = self.module, self.training and torch.is_grad_enabled()
+        if trains:
             self._tuner.settle(self.module, args, kwargs)
             target = self._exchanging()
         tuned_args, tuned_kwargs = self._tuner.inputs(args, kwargs)
         try:
             output = self._pass(target, tuned_args, tuned_kwargs)
         except RuntimeError as error:
-            if not self._tuner.tuning.channels_last:
+            if not self._tuner.tuning.changes_passes:
                 raise
-            output = self._pass(target, args, kwargs)  # raises again if the script is to blame, not the tuning
-            self._tuner.give_up(error)
+            with set_aside(self.module):  # raises again if the script is to blame, not the tuning
+                output = self._pass(target, args, kwargs)
+            self._tuner.give_up(self.module, error)
+        if trains:
+            self._tuner.passed()
         return self._precision.full(output)
 
     def _pass(self, target: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

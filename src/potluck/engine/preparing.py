@@ -33,7 +33,7 @@ class Preparation:
         *,
         gradient_checkpointing: bool,
         in_rounds: bool = False,
-        is_tuning: bool = False,
+        is_tuning: bool,
     ) -> None:
         self.training = progress.training
         self._parts = parts

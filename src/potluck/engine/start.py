@@ -61,7 +61,7 @@ def start(
     round_steps: int | None = None,
     warm_up_steps: int | None = None,
     islands: str | None = None,
-    tuning: bool = False,
+    tuning: bool = True,
     enable_profiling: bool = False,
     profile_name: str | None = None,
     master: tuple[str, int] | None = None,
@@ -79,7 +79,7 @@ def start(
     resume_from: begin with the state in this checkpoint file.
     backend: gloo, nccl, or auto: NCCL if every worker has its own CUDA device and the same NCCL, else Gloo.
     load_balance_policy: dynamic splits by live timings, proportional by speed, static equally.
-    tuning: let each machine find its fastest way to do the same maths, once a model (or POTLUCK_TUNING=1).
+    tuning: let each machine find its fastest way to do the same maths, once a model; POTLUCK_TUNING=0 forbids it.
     enable_profiling: record steps 5 to 8 of each worker with torch.profiler, as files in the folder's traces/.
     profile_name: the name under which this model's speed is stored; by default a digest of its parameters.
     keep: machines that take part even if the run would be faster without them.
@@ -133,7 +133,7 @@ def start(
         raise SettingsError(f"seed cannot be {options.seed}", fix="give seed a value of at least 0")
     environment, launch = read_environment(), read_launch(options.master, quota_threads())
     given: dict[str, Any] = check_exchange_options(dict(launch.exchange), EXCHANGE_VARIABLES.__getitem__)
-    options = replace(options, **given, tuning=options.tuning or environment.is_tuning)  # the command's word counts
+    options = replace(options, **given, tuning=options.tuning and environment.is_tuning)  # the command's word counts
     tells = watch is None and launch.is_seen and not (quiet or environment.is_quiet)
 
     def make_watchers(folder: RunFolder) -> list[Watcher]:

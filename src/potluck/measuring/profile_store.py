@@ -35,6 +35,8 @@ class StoredProfile(BaseModel):
     """The exchange as the last run with other machines measured it."""
     trial: dict[int, float] = {}
     """Median seconds by batch size, as measured."""
+    tuning: str = ""
+    """The ways that were tried to do the same maths, in words; the costs above are with those taken."""
     measured_at: float = 0.0
     versions: dict[str, str] = {}
 

@@ -19,6 +19,8 @@ GRADIENT_TOLERANCE = 0.02
 """Where the input of a ReLU is within rounding of zero, its gradient jumps: 0.006 in one batch of a ResNet."""
 _LEAST_GAIN = 1.03
 _NUM_PASSES = 4  # of which the fastest counts: whatever else the machine does only makes a pass longer
+_FAULTS_WORTH_SAVING = 64  # pages in each pass
+_PASSES_AT_MOST = 30  # in all of find_tuning
 _MOST_S = 10.0
 
 
@@ -33,46 +35,74 @@ Trial = Callable[[Tuning], Numbers]
 """A pass on one batch; returns when its work is done."""
 
 
-def find_tuning(trial: Trial, *, has_images: bool, is_on_cpu: bool) -> Tuning:
-    """Try every way that may help; after ten seconds no new one is begun."""
-    began_s, chosen = time.perf_counter(), Tuning()
-    default = trial(chosen)  # not timed: the first pass also sets things up
+def find_tuning(make_trial: Callable[[float], Trial], *, has_images: bool, is_on_cpu: bool) -> Tuning:
+    """Try every way that may help, in about ten seconds after the first pass.
+
+    `make_trial`: makes a trial with this part of the batch; a smaller one where passes take long.
+    """
+    chosen, trial = Tuning(), make_trial(1.0)
+    most_s = _MOST_S / _PASSES_AT_MOST
+    if (pass_s := _seconds(trial, chosen)) > most_s and _seconds(trial, chosen) > most_s:  # the first sets things up
+        trial = make_trial(most_s / pass_s)
+        trial(chosen)
     if has_images:
-        chosen = _try_channels_last(trial, default, chosen)
-    if is_on_cpu and time.perf_counter() - began_s < _MOST_S:
+        chosen = try_way(trial, chosen, replace(chosen, channels_last=True), "channels_last")
+    if is_on_cpu:
         chosen = _try_allocator(trial, chosen)
     return chosen
 
 
-def _try_channels_last(trial: Trial, default: Numbers, chosen: Tuning) -> Tuning:
-    candidate = replace(chosen, channels_last=True)
+def try_way(trial: Trial, chosen: Tuning, candidate: Tuning, way: str) -> Tuning:
+    """The candidate if it gives the same numbers and is clearly faster; else `chosen`, with the candidate's gain."""
     try:
-        numbers = trial(candidate)
-    except RuntimeError:  # a view that such images do not have
+        if not are_alike(trial(chosen), trial(candidate)):
+            return chosen
+    except RuntimeError:  # a view that such images do not have; a compiler that is not there
         return chosen
-    if not are_alike(default, numbers):
-        return chosen
-    pairs = [(_seconds(trial, chosen), _seconds(trial, candidate)) for _ in range(_NUM_PASSES)]
-    before_s, after_s = map(min, zip(*pairs, strict=True))
-    return _judge(chosen, candidate, "channels_last", before_s / after_s)
+    gain = _gain(lambda: _seconds(trial, chosen), lambda: _seconds(trial, candidate))
+    return _judge(chosen, candidate, way, gain, _LEAST_GAIN)
+
+
+def compare_speed(trial: Trial, other: Trial) -> float:
+    """How many times as fast `other` is."""
+    other(Tuning())
+    return round(_gain(lambda: _seconds(trial, Tuning()), lambda: _seconds(other, Tuning())), 3)
 
 
 def _try_allocator(trial: Trial, chosen: Tuning) -> Tuning:
-    """The same numbers by nature; before and after follow each other, because thresholds once set stay fixed."""
-    before_s = min(_seconds(trial, chosen) for _ in range(_NUM_PASSES))
+    """The same numbers by nature, so it is taken if it saves taking memory again, unless it is clearly slower.
+
+    Before and after follow each other: glibc adapts its thresholds while a program runs, until they are set for good.
+    """
+    before_s, faults_before = _seconds_and_faults(trial, chosen)
     if not allocator.keep_freed_memory():
         return chosen
     trial(chosen)  # takes the memory that later passes keep
-    after_s = min(_seconds(trial, chosen) for _ in range(_NUM_PASSES))
-    judged = _judge(chosen, replace(chosen, keeps_memory=True), "allocator", before_s / after_s)
+    after_s, faults_after = _seconds_and_faults(trial, chosen)
+    saves = faults_before - faults_after >= _FAULTS_WORTH_SAVING
+    least = 1 / _LEAST_GAIN if saves else _LEAST_GAIN
+    judged = _judge(chosen, replace(chosen, keeps_memory=True), "allocator", before_s / after_s, least)
     if not judged.keeps_memory:
         allocator.give_back_freed_memory()
     return judged
 
 
-def _judge(chosen: Tuning, candidate: Tuning, way: str, gain: float) -> Tuning:
-    better = candidate if gain >= _LEAST_GAIN else chosen
+def _seconds_and_faults(trial: Trial, chosen: Tuning) -> tuple[float, float]:
+    """Of a pass: its seconds, and the pages of memory that it takes from the system."""
+    faults, num_passes = allocator.page_faults(), 2 * _NUM_PASSES
+    seconds = min(_seconds(trial, chosen) for _ in range(num_passes))
+    return seconds, (allocator.page_faults() - faults) / num_passes
+
+
+def _judge(chosen: Tuning, candidate: Tuning, way: str, gain: float, least: float) -> Tuning:
+    better = candidate if gain >= least else chosen
     return replace(better, gains={**chosen.gains, way: round(gain, 3)})
+
+
+def _gain(before: Callable[[], float], after: Callable[[], float]) -> float:
+    """By times in turns, of which the shortest counts."""
+    pairs = [(before(), after()) for _ in range(_NUM_PASSES)]
+    return min(one for one, _ in pairs) / min(other for _, other in pairs)
 
 
 def _seconds(trial: Trial, tuning: Tuning) -> float:
@@ -90,7 +120,9 @@ def are_alike(one: Numbers, other: Numbers) -> bool:
 def _are_close(one: Sequence[Tensor], other: Sequence[Tensor], tolerance: float) -> bool:
     if len(one) != len(other):
         return False
-    pairs = [(a.detach().double(), b.detach().double()) for a, b in zip(one, other, strict=True)]
-    difference = sum(float((a - b).square().sum()) for a, b in pairs) ** 0.5
-    size = sum(float(a.square().sum()) for a, _ in pairs) ** 0.5
-    return bool(difference <= tolerance * size)
+    difference = size = 0.0
+    for a, b in zip(one, other, strict=True):
+        wide = a.detach().double()
+        size += float(wide.square().sum())
+        difference += float((wide - b.detach()).square().sum())
+    return bool(difference**0.5 <= tolerance * size**0.5)

@@ -32,6 +32,10 @@ class MeasureModel(ProbeMessage, frozen=True, kw_only=True):
     global_batch: Annotated[int, msgspec.Meta(ge=1, le=1 << 24)]
     seconds: Annotated[float, msgspec.Meta(ge=0.1, le=120.0)]
     memory_limit: Word | None = None
+    tuning: bool = True
+    """Whether the machine first looks for its fastest way to do the same maths."""
+    compiles: bool = False
+    """Whether the machine tries torch.compile, too."""
     latency_s: float | None = None
     """Latency of the machine's link, if a sweep has measured it; `bytes_per_s` is the bandwidth of the same link."""
     bytes_per_s: float | None = None

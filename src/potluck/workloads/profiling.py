@@ -3,11 +3,13 @@
 import statistics
 import time
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.utils.data import default_collate
 
 from potluck.core.errors import MeasureError
@@ -19,11 +21,11 @@ from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes, is_out_of_memory
 from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
-from potluck.measuring.tuned_pass import has_images, make_trial, tuned_inputs
-from potluck.measuring.tuning import Tuning
+from potluck.measuring.tuned_pass import tuned_inputs
+from potluck.measuring.tuning import BF16, Tuning
 from potluck.measuring.tuning_store import keep_tuning, tuning_file
-from potluck.measuring.tuning_trials import find_tuning
 from potluck.workloads.datasets import DataOptions, load_dataset
+from potluck.workloads.model_trials import ModelTrials
 from potluck.workloads.models import build_model, find_model
 
 _QUICK_S = 3.0
@@ -42,11 +44,15 @@ def measure_and_keep(
     largest: int,
     budget_s: float,
     memory_limit: int | None = None,
-    is_tuning: bool = False,
+    is_tuning: bool = True,
+    compiles: bool = False,
 ) -> StoredProfile:
-    """Measure a model's steps on this device, up to a batch of `largest`, in about budget_s; save the profile."""
+    """Measure a model's steps on this device, up to a batch of `largest`, in about budget_s; save the profile.
+
+    `is_tuning`: first find the fastest way to do the same maths; `compiles`: try torch.compile, too.
+    """
     step, gradient_bytes, tuning = training_step(
-        model, size, precision=precision, device=device, largest=largest, is_tuning=is_tuning
+        model, size, precision=precision, device=device, largest=largest, is_tuning=is_tuning, compiles=compiles
     )
     free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
     cap = find_memory_cap(step, largest, free_bytes=free_bytes)
@@ -66,6 +72,7 @@ def measure_and_keep(
         trial={batch: statistics.median(times) for batch, times in trial.items()},
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},
+        tuning="" if tuning is None else tuning.all_words,
     )
     save_profile(home, stored)
     if tuning is not None:
@@ -98,7 +105,14 @@ def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: 
 
 
 def training_step(
-    model: str, size: str, *, precision: str, device: torch.device, largest: int, is_tuning: bool = False
+    model: str,
+    size: str,
+    *,
+    precision: str,
+    device: torch.device,
+    largest: int,
+    is_tuning: bool = False,
+    compiles: bool = False,
 ) -> tuple[Callable[[int], None], int, Tuning | None]:
     """A function that trains one step on so many samples and waits for the device; the bytes of the gradients; tuning.
 
@@ -112,21 +126,23 @@ def training_step(
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
     samples = spec.task.view(splits.train)
     batch = default_collate([samples[index] for index in range(largest)])  # on the CPU: all of it may fit nowhere else
-    context = torch.autocast(device.type, _AUTOCAST[precision]) if precision in _AUTOCAST else nullcontext()
 
-    def loss_of(*columns: Tensor) -> Tensor:
-        return spec.task.loss(network, *columns)[0]
+    def context(wanted: str = precision) -> AbstractContextManager[Any]:
+        return torch.autocast(device.type, _AUTOCAST[wanted]) if wanted in _AUTOCAST else nullcontext()
 
-    tuning = None
+    tuning, called = None, network
     if is_tuning:
         few = tuple(column[:_TUNED_WITH].to(device) for column in batch)
-        trial = make_trial(network, loss_of, device=device, forward_context=lambda: context, args=few, kwargs={})
-        tuning = find_tuning(trial, has_images=has_images(few, {}), is_on_cpu=device.type == "cpu")
+        trials = ModelTrials(spec.task, network, device, few)
+        tuning = trials.find(context, compiles=compiles)
+        if precision == "no":
+            tuning = replace(tuning, gains={**tuning.gains, BF16: trials.compare(context, lambda: context("bf16"))})
+        called = trials.compiled if trials.compiled is not None and tuning.is_compiled else network
 
     def step(num_samples: int) -> None:
         columns, _ = tuned_inputs(tuning or Tuning(), tuple(column[:num_samples].to(device) for column in batch), {})
-        with context:
-            loss = loss_of(*columns)
+        with context():
+            loss = spec.task.loss(called, *columns)[0]
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()
         optimizer.zero_grad()

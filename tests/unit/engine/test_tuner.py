@@ -10,7 +10,7 @@ from torch.utils.data import TensorDataset
 import potluck
 from potluck.engine.compute.tuner import Tuner
 from potluck.measuring import allocator, tuning_trials
-from potluck.measuring.tuned_pass import has_images, make_trial, tuned_inputs
+from potluck.measuring.tuned_pass import has_images, make_trial, part_of, tuned_inputs
 from potluck.measuring.tuning import Tuning
 from potluck.measuring.tuning_store import find_tuning_file
 from potluck.measuring.tuning_trials import Numbers, are_alike, find_tuning
@@ -46,6 +46,10 @@ def trial_of(model, *args):
     return make_trial(model, model, device=CPU, forward_context=nullcontext, args=args, kwargs={})
 
 
+def find(trial, **options):
+    return find_tuning(lambda _: trial, **options)
+
+
 def make_tuner(stored=None, **options):
     kept, said = [], []
     tuner = Tuner(CPU, nullcontext, recall=lambda: stored, keep=kept.append, say=said.append, **options)
@@ -79,7 +83,7 @@ def test_numbers_that_differ_do_not_count():
 def test_a_way_is_taken_if_it_is_clearly_faster(monkeypatch, gain):
     seconds = {False: gain, True: 1.0}
     monkeypatch.setattr(tuning_trials, "_seconds", lambda _, tuning: seconds[tuning.channels_last])
-    found = find_tuning(lambda _: Numbers([torch.ones(1)], []), has_images=True, is_on_cpu=False)
+    found = find(lambda _: Numbers([torch.ones(1)], []), has_images=True, is_on_cpu=False)
     assert found.channels_last == (gain > 1.03)
     assert found.gains == {"channels_last": gain}
     assert found.words == ("channels_last +50 %" if gain == 1.5 else "")
@@ -89,8 +93,8 @@ def test_a_way_that_fails_or_gives_other_numbers_is_not_taken():
     def other_numbers(tuning):
         return Numbers([torch.full((2,), 2.0 if tuning.channels_last else 1.0)], [])
 
-    assert not find_tuning(other_numbers, has_images=True, is_on_cpu=False).channels_last
-    assert not find_tuning(trial_of(Picture(views=True), IMAGES), has_images=True, is_on_cpu=False).channels_last
+    assert not find(other_numbers, has_images=True, is_on_cpu=False).channels_last
+    assert not find(trial_of(Picture(views=True), IMAGES), has_images=True, is_on_cpu=False).channels_last
 
 
 def test_only_images_are_changed():
@@ -107,10 +111,11 @@ def test_only_images_are_changed():
 
 
 def test_a_stored_tuning_is_taken_without_a_trial():
-    tuner, kept, said = make_tuner(Tuning(channels_last=True))
+    tuner, kept, said = make_tuner(Tuning(channels_last=True, gains={"channels_last": 1.31}))
     tuner.settle(nn.Module(), (IMAGES,), {})  # whose forward would fail
     assert tuner.tuning.channels_last
-    assert (kept, said) == ([], [])
+    assert kept == []
+    assert said == ["tuned for this machine: channels_last +31 %"]
 
 
 def test_what_was_found_is_kept_and_told_once():
@@ -137,11 +142,64 @@ def test_without_tuning_nothing_is_tried():
 
 
 def test_a_tuned_pass_that_fails_is_made_again_without():
-    tuner, kept, said = make_tuner(Tuning(channels_last=True, keeps_memory=True))
+    gains = {"channels_last": 1.5, "allocator": 1.2}
+    tuner, kept, said = make_tuner(Tuning(channels_last=True, keeps_memory=True, gains=gains))
+    tuner.settle(model := Picture(), (IMAGES,), {})
+    tuner.give_up(model, RuntimeError("view size is not compatible"))
+    assert tuner.tuning == kept[0] == Tuning(keeps_memory=True, gains=gains)
+    assert said[1:] == ["channels_last is off from now on: a pass failed with it: view size is not compatible"]
+
+
+class Counting(Picture):
+    """Counts its passes, as a module does that changes with training."""
+
+    def __init__(self):
+        super().__init__()
+        self.passes = 0
+
+    def forward(self, images):
+        self.passes += 1
+        return super().forward(images)
+
+
+def test_a_trial_is_not_counted_by_a_model_that_counts_its_passes():
+    model = Counting()
+    make_tuner()[0].settle(model, (IMAGES,), {})
+    assert model.passes == 0
+
+
+def test_long_passes_are_tried_with_fewer_samples(monkeypatch):
+    seconds, parts = iter([8.0, 4.0]), []
+    monkeypatch.setattr(tuning_trials, "_seconds", lambda *_: next(seconds, 1.0))
+
+    def make(part):
+        parts.append(part)
+        return lambda _: Numbers([], [])
+
+    find_tuning(make, has_images=False, is_on_cpu=False)
+    assert parts == [1.0, pytest.approx(1 / 24)]
+    assert len(part_of((IMAGES, torch.ones(4)), 0.5)[1]) == 2
+    assert len(part_of((IMAGES,), 0.01)[0]) == 1
+    assert part_of((IMAGES, torch.ones(9)), 0.5)[0] is IMAGES  # samples are not told apart from the rest
+
+
+def test_with_little_memory_nothing_is_tried(monkeypatch):
+    monkeypatch.setattr("potluck.engine.compute.tuner.free_memory_bytes", lambda: 1000)
+    tuner, kept, said = make_tuner()
     tuner.settle(Picture(), (IMAGES,), {})
-    tuner.give_up(RuntimeError("view size is not compatible"))
-    assert tuner.tuning == kept[0] == Tuning(keeps_memory=True)
-    assert said == ["channels_last is off from now on: a pass failed with it: view size is not compatible"]
+    assert (tuner.tuning, kept) == (Tuning(), [])
+    assert said == ["not tuned, because too little memory is free to hold gradients twice"]
+
+
+def test_words_name_what_was_taken_and_what_was_not():
+    gains = {"channels_last": 1.31, "allocator": 1.01, "bf16": 0.48}
+    assert Tuning(channels_last=True, gains=gains).words == "channels_last +31 %"
+    assert Tuning(channels_last=True, gains=gains).all_words == (
+        "channels_last +31 %; not taken: allocator +1 %; --mixed-precision bf16 would be 2.1x slower here"
+    )
+    assert Tuning(gains={"bf16": 1.9}).all_words == (
+        "PyTorch's defaults are the fastest way; --mixed-precision bf16 would be 1.9x faster here"
+    )
 
 
 def train_pictures(name, **options):
@@ -155,13 +213,15 @@ def home(tmp_path, monkeypatch):
     monkeypatch.setenv("POTLUCK_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("POTLUCK_RUNS_DIR", str(tmp_path / "runs"))
     monkeypatch.setenv("POTLUCK_NAME", "rosa")
+    monkeypatch.setenv("POTLUCK_TUNING", "1")
     return tmp_path / "home"
 
 
 def test_a_tuned_run_has_the_same_maths_and_the_next_run_need_not_try(home, monkeypatch, capfd):
-    plain = train_pictures("plain")
-    monkeypatch.setattr(tuning_trials, "_LEAST_GAIN", 0.0)  # everything is taken
-    tuned = train_pictures("tuned", tuning=True)
+    plain = train_pictures("plain", tuning=False)
+    monkeypatch.setattr(tuning_trials, "_LEAST_GAIN", 1e-9)  # everything is taken
+    monkeypatch.setattr(tuning_trials, "_FAULTS_WORTH_SAVING", 1e9)
+    tuned = train_pictures("tuned")
     for one, other in zip(plain, tuned, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
     assert "tuned for this machine: channels_last " in capfd.readouterr().err
@@ -170,14 +230,17 @@ def test_a_tuned_run_has_the_same_maths_and_the_next_run_need_not_try(home, monk
     assert stored.channels_last
     assert stored.keeps_memory
     assert find_tuning_file(path, "2.0") is None
-    again = train_pictures("again", tuning=True)
+    again = train_pictures("again")
     assert all(torch.equal(one, other) for one, other in zip(tuned, again, strict=True))
-    assert "tuned for" not in capfd.readouterr().err
+    assert "tuned for this machine: channels_last " in capfd.readouterr().err
+    monkeypatch.setenv("POTLUCK_TUNING", "0")
+    untuned = train_pictures("untuned")
+    assert all(torch.equal(one, other) for one, other in zip(plain, untuned, strict=True))
 
 
 def test_an_error_of_the_script_is_not_taken_for_one_of_the_tuning(home, monkeypatch, capfd):
     monkeypatch.setattr(tuning_trials, "_LEAST_GAIN", 0.0)
-    with potluck.start("wrong", device="cpu", tuning=True) as run:
+    with potluck.start("wrong", device="cpu") as run:
         model = Picture()
         prepared, _ = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
         run._preparation.complete()
@@ -185,7 +248,7 @@ def test_an_error_of_the_script_is_not_taken_for_one_of_the_tuning(home, monkeyp
         with pytest.raises(RuntimeError, match="mat1 and mat2 shapes cannot be multiplied"):
             prepared(IMAGES[:, :, :6])
         assert prepared._tuner.tuning.channels_last
-    assert "channels_last is off" not in capfd.readouterr().err
+    assert "off from now on" not in capfd.readouterr().err
 
 
 def test_a_script_whose_evaluation_needs_plain_images_goes_on(home, monkeypatch, capfd):
@@ -196,7 +259,7 @@ def test_a_script_whose_evaluation_needs_plain_images_goes_on(home, monkeypatch,
             return super().forward(images)
 
     monkeypatch.setattr(tuning_trials, "_LEAST_GAIN", 0.0)
-    with potluck.start("odd", device="cpu", tuning=True) as run:
+    with potluck.start("odd", device="cpu") as run:
         model = Odd()
         prepared, _ = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
         prepared(IMAGES)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import torch
 
+from potluck.core.environment import keep_compiled_code
 from potluck.measuring.memory import MemoryCap
 from potluck.measuring.profile_store import StoredProfile, find_profile, newest_links, save_profile
 from potluck.measuring.tuning import Tuning
@@ -54,7 +55,10 @@ class ProfileMemory:
 
     def recall_tuning(self) -> Tuning | None:
         """The stored tuning of the model; None if there is none."""
-        return find_tuning_file(self._tuning_file(), torch.__version__)
+        found = find_tuning_file(self._tuning_file(), torch.__version__)
+        if found is not None and found.is_compiled:
+            keep_compiled_code(self.home)
+        return found
 
     def keep_tuning(self, tuning: Tuning) -> None:
         """Store how this machine trains the model."""

@@ -7,11 +7,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from potluck.measuring.tuned_pass import has_images, make_trial, tuned_inputs
+from potluck.core.words import TUNED
+from potluck.engine.compute.fingerprint import gradient_bytes
+from potluck.measuring import compiled
+from potluck.measuring.memory import free_memory_bytes
+from potluck.measuring.tuned_pass import has_images, make_trial, part_of, tuned_inputs
 from potluck.measuring.tuning import Tuning
-from potluck.measuring.tuning_trials import find_tuning
+from potluck.measuring.tuning_trials import Trial, find_tuning
 
 _MOST_TEXT = 200
+_GRADIENTS = 6  # as many times the gradients' bytes must be free: two sets are compared while a third is made
 
 
 class Tuner:
@@ -36,6 +41,7 @@ class Tuner:
         self._say = say
         self._is_training = is_training
         self._is_settled = not is_on
+        self._will_compile = False
 
     def settle(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Take the stored tuning, or find one with this batch; once, after training has begun."""
@@ -43,32 +49,62 @@ class Tuner:
             return
         self._is_settled = True
         stored = self._recall()
-        if stored is not None:
+        if stored is None:
+            stored = self._find(module, args, kwargs)
+        else:
             stored.apply()
-            self.tuning = stored
-            return
-        trial = make_trial(
-            module, module, device=self._device, forward_context=self._forward_context, args=args, kwargs=kwargs
-        )
+        self.tuning = stored
+        if stored.is_compiled:
+            compiled.compile_in_place(module)
+            self._will_compile = True
+        if stored.words:
+            self._say(f"{TUNED}: {stored.words}")
+
+    def _find(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tuning:
+        def trial_with(part: float) -> Trial:
+            some_args, some_kwargs = part_of((args, kwargs), part)
+            return make_trial(
+                module,
+                module,
+                device=self._device,
+                forward_context=self._forward_context,
+                args=some_args,
+                kwargs=some_kwargs,
+            )
+
+        is_on_cpu = self._device.type == "cpu"
+        if is_on_cpu and free_memory_bytes() < _GRADIENTS * gradient_bytes(module):
+            self._say("not tuned, because too little memory is free to hold gradients twice")
+            return Tuning()
         try:
-            found = find_tuning(trial, has_images=has_images(args, kwargs), is_on_cpu=self._device.type == "cpu")
+            found = find_tuning(trial_with, has_images=has_images(args, kwargs), is_on_cpu=is_on_cpu)
         except Exception as error:  # noqa: BLE001  any model may have a pass that cannot be tried
             self._say(f"not tuned, because a trial pass failed: {_line(error)}")
-            return
-        self.tuning = found
+            return Tuning()
         self._keep(found)
-        if found.words:
-            self._say(f"tuned for this machine: {found.words}")
+        return found
 
     def inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a pass as the tuning wants them."""
-        return tuned_inputs(self.tuning, args, kwargs)
+        changed = tuned_inputs(self.tuning, args, kwargs)
+        if self._will_compile:
+            compiled.mark_samples(*changed)
+        return changed
 
-    def give_up(self, error: Exception) -> None:
-        """A pass has failed with channels_last and not without: train without it from now on."""
+    def passed(self) -> None:
+        """A training pass has gone well: whatever is to be compiled has been compiled in it."""
+        if self._will_compile:
+            self._will_compile = False
+            compiled.settle()
+
+    def give_up(self, module: nn.Module, error: Exception) -> None:
+        """A pass has failed as it was tuned, and not without: train without from now on."""
+        compiled.undo(module)
+        ways = ["channels_last"] * self.tuning.channels_last + ["compile"] * self.tuning.is_compiled
         self.tuning = Tuning(keeps_memory=self.tuning.keeps_memory, gains=self.tuning.gains)
+        self._will_compile = False
         self._keep(self.tuning)
-        self._say(f"channels_last is off from now on: a pass failed with it: {_line(error)}")
+        self._say(f"{' and '.join(ways)} is off from now on: a pass failed with it: {_line(error)}")
 
 
 def _line(error: Exception) -> str:

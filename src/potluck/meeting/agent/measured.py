@@ -73,6 +73,7 @@ class MeasuringStation:
             **({} if wanted.memory_limit is None else {"--memory-limit": wanted.memory_limit}),
         }
         words = [word for option in options.items() for word in option]
+        words += ["--no-tuning"] * (not wanted.tuning) + ["--compile"] * wanted.compiles
         told = self._run(["-m", "potluck", "profile", "--solo", "--json", *words], b"", MEASURE_S)
         profile = StoredProfile.model_validate_json(told)
         if wanted.latency_s is not None and wanted.bytes_per_s is not None:

@@ -35,6 +35,8 @@ class Wanted:
     global_batch: int
     seconds: float
     memory_limit: str | None
+    tuning: bool
+    compiles: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,6 +73,8 @@ def measure_joined(membership: HostMembership, wanted: Wanted, tell: Callable[[s
                         global_batch=wanted.global_batch,
                         seconds=wanted.seconds,
                         memory_limit=wanted.memory_limit,
+                        tuning=wanted.tuning,
+                        compiles=wanted.compiles,
                         latency_s=None if link is None else link.latency_s,
                         bytes_per_s=None if link is None else link.bytes_per_s,
                         peers={} if found.links is None else _peers(machine, tuple(visit.stations), found.links),
