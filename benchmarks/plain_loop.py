@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from torch.utils.data import default_collate
 
 from potluck.cli.display import TrainingDisplay
 from potluck.cli.terminal import Console
@@ -113,7 +114,12 @@ def train_plainly(settings: TrainOptions) -> Iterator[None]:
     dataset = spec.task.view(splits.train)
     order = torch.randperm(len(dataset))  # type: ignore[arg-type]
     for start in range(0, len(order), settings.global_batch):
-        batch = dataset.potluck_batch(order[start : start + settings.global_batch])  # type: ignore[attr-defined]
+        chosen = order[start : start + settings.global_batch]
+        batch = (
+            dataset.potluck_batch(chosen)
+            if hasattr(dataset, "potluck_batch")
+            else default_collate([dataset[int(index)] for index in chosen])
+        )
         loss, _ = spec.task.loss(model, *batch)
         loss.backward()  # type: ignore[no-untyped-call]
         optimizer.step()

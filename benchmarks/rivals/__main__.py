@@ -14,20 +14,21 @@ import json
 import re
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.rivals.recording import BATCH, Judged, judge, rate_after
+from benchmarks.rivals.recording import BATCH, Judged, judge, rate_after, seconds_without
 from benchmarks.support import byte_model
 from benchmarks.support.byte_model import LEARNING_RATE, losses, num_parameters, windows
 from benchmarks.support.crew import LIGHTHOUSE
 from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import LabMachines
 from benchmarks.support.slow_link_speed import SpeedLab, error_line
-from lab import Lab, LabError
+from lab import Lab, LabError, Process
 
 ROWS = 24_000
 _LOCAL = {"local_updates": True, "target_batch": 2048}
@@ -78,6 +79,7 @@ def main() -> None:
     parser.add_argument("--target-steps", type=int, default=200)
     parser.add_argument("--python", default=sys.executable, help="of the environment that has the rival")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the rival")
+    parser.add_argument("--kill-after", type=float, help="kill the second machine after so many seconds of training")
     parser.add_argument("--keep", type=Path, help="a folder for what the workers print")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
@@ -85,7 +87,8 @@ def main() -> None:
     target = options.target if options.target is not None else exact_loss(options.rows, options.target_steps)
     print(f"held-out loss to be reached: {target:.4f}", flush=True)
     with exit_on_lab_error(), tempfile.TemporaryDirectory() as scratch:
-        settings, judged = run(options, Path(scratch))
+        settings, judged, killed_at = run(options, Path(scratch))
+        stall = killed_at and seconds_without(Path(scratch, "record"), "rosa", killed_at)
     reached = judged.reached(target)
     figures = {
         "who": options.who,
@@ -97,17 +100,21 @@ def main() -> None:
         "reached_after_samples": reached and reached[1],
         "samples_per_s": round(judged.samples_per_s, 1),
         "samples": judged.samples,
+        "without_progress_s": stall and round(stall[0], 2),
+        "usual_s": stall and round(stall[1], 2),
         "points": [(at, samples, round(loss, 4)) for at, samples, loss in judged.points],
     }
     for at, samples, loss in judged.points:
         print(f"{at:7.1f} s {samples:8,} samples: held-out loss {loss:.4f}")
     print(f"{options.who}: reached after {figures['reached_after_s']} s, {figures['samples_per_s']} samples/s")
+    if stall:
+        print(f"after the kill {stall[0]:.2f} s without an update of all machines, where {stall[1]:.2f} s were usual")
     if options.json:
         print(json.dumps(figures))
 
 
-def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Judged]:
-    """One run; the settings, and what became of it."""
+def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Judged, float | None]:
+    """One run; the settings, what became of it, and when a machine was killed."""
     (folder / "record").mkdir()
     if options.who == "potluck":
         return run_potluck(options, folder)
@@ -132,6 +139,9 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Judg
             command = [options.python, "-m", f"benchmarks.rivals.{rival.module}", *more, *as_options(words)]
             workers.append(machines.start(name, command, {"GLOO_SOCKET_IFNAME": "eth0"}))
         machines.let_go(workers, folder / "go")
+        killed_at = strike(options.kill_after, lab, workers[0], folder / "record")
+        if killed_at is not None:
+            del workers[1]
         for worker in workers:
             if worker.wait(options.seconds + 120):
                 raise LabError(f"the worker on {worker.machine} failed:\n{worker.output}", fix="see its traceback")
@@ -140,10 +150,24 @@ def run(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Judg
             if options.keep:
                 options.keep.mkdir(parents=True, exist_ok=True)
                 (options.keep / f"{options.who}-{options.cluster}-{worker.machine}.log").write_text(worker.output)
-    return settings, judge(folder / "record", options.rows)
+    return settings, judge(folder / "record", options.rows, until=killed_at or float("inf")), killed_at
 
 
-def run_potluck(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Judged]:
+def strike(after_s: float | None, lab: Lab, worker: Process, record: Path) -> float | None:
+    """Kill the second machine so many seconds after the first model was kept; the time, or None if nobody is killed."""
+    if after_s is None:
+        return None
+    while not list(record.glob("*.pt")):
+        if worker.returncode is not None:
+            raise LabError("the run has ended before its first models", fix=f"see its output:\n{worker.output}")
+        time.sleep(0.2)
+    time.sleep(after_s)
+    killed_at = time.time()
+    lab.machines[1].kill()
+    return killed_at
+
+
+def run_potluck(options: argparse.Namespace, folder: Path) -> tuple[dict[str, Any], Judged, float | None]:
     """`potluck run --exchange MODE` on machines that have joined a host, through their gates."""
     with SpeedLab(options.cluster, folder) as lab:
         host = lab.machines.names[0]
@@ -153,9 +177,10 @@ def run_potluck(options: argparse.Namespace, folder: Path) -> tuple[dict[str, An
         settings = {"exchange": options.exchange, "steps": options.steps}
         words = as_options({"folder": folder / "record", "rows": options.rows, "steps": options.steps})
         process = lab.gathering.start(host, "run", "--exchange", options.exchange, *keep, script.name, *words)
+        killed_at = strike(options.kill_after, lab.gathering.lab, process, folder / "record")
         if process.wait(900):
             raise LabError(error_line(process.output), fix="see the output of potluck run")
-    return settings, judge(folder / "record", options.rows)
+    return settings, judge(folder / "record", options.rows, until=killed_at or float("inf")), killed_at
 
 
 def as_options(settings: dict[str, Any]) -> list[str]:

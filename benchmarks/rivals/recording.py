@@ -2,9 +2,12 @@
 
 import json
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from statistics import median
+from typing import Any
 
 import torch
 from torch import nn
@@ -22,11 +25,12 @@ class Recording:
     """One worker's record from the moment when all workers begin."""
 
     def __init__(self, folder: Path, machine: str, *, saves: bool) -> None:
-        self._folder, self._machine, self._saves = folder, machine, saves
-        self._samples: list[tuple[float, int]] = []
+        self._folder, self._saves = folder, saves
+        self._lines = (folder / f"{machine}.jsonl").open("a", buffering=1)  # a machine that is killed leaves its lines
         self._total = 0
         self._saved_at = 0.0
         self.began = time.time()
+        self._write(began=self.began)
 
     @property
     def seconds(self) -> float:
@@ -36,7 +40,11 @@ class Recording:
     def trained(self, samples: int) -> None:
         """This worker has trained so many more samples."""
         self._total += samples
-        self._samples.append((time.time(), self._total))
+        self._write(samples=(time.time(), self._total))
+
+    def updated(self) -> None:
+        """This worker's parameters have changed by what all machines have trained."""
+        self._write(updated=time.time())
 
     def look_at(self, model: nn.Module) -> None:
         """Keep the model, if one machine does that and the last time is some seconds ago."""
@@ -44,10 +52,31 @@ class Recording:
             self._saved_at = self.seconds
             torch.save(model.state_dict(), self._folder / f"{time.time():.3f}.pt")
 
+    def _write(self, **line: object) -> None:
+        print(json.dumps(line), file=self._lines)
+
     def close(self) -> None:
-        """Write down the samples."""
-        record = {"began": self.began, "samples": self._samples}
-        (self._folder / f"{self._machine}.json").write_text(json.dumps(record))
+        self._lines.close()
+
+
+def read_records(folder: Path) -> dict[str, dict[str, list[Any]]]:
+    """By machine what its lines say: began, samples, updated."""
+    records: dict[str, dict[str, list[Any]]] = {}
+    for file in sorted(folder.glob("*.jsonl")):
+        record = records.setdefault(file.stem, {"began": [], "samples": [], "updated": []})
+        for line in file.read_text().splitlines():
+            with suppress(json.JSONDecodeError):  # the last line of a machine that was killed
+                for key, value in json.loads(line).items():
+                    record[key].append(value)
+    return {name: record for name, record in records.items() if record["samples"]}
+
+
+def seconds_without(folder: Path, machine: str, killed_at: float) -> tuple[float, float]:
+    """The longest time between two updates of the machine that began after the kill or spans it, and the usual one."""
+    gaps = list(pairwise(read_records(folder)[machine]["updated"]))
+    before = [later - at for at, later in gaps if later <= killed_at]
+    after = [later - at for at, later in gaps if later > killed_at]
+    return max(after, default=float("inf")), median(before[len(before) // 4 :] or [float("nan")])
 
 
 @dataclass(frozen=True)
@@ -69,15 +98,15 @@ class Judged:
         return None
 
 
-def judge(folder: Path, rows: int, warm_s: float = 20.0) -> Judged:
-    """Read what all workers have left, and measure the kept models."""
-    records = {file.stem: json.loads(file.read_text()) for file in sorted(folder.glob("*.json"))}
-    began = min(record["began"] for record in records.values())
+def judge(folder: Path, rows: int, warm_s: float = 20.0, until: float = float("inf")) -> Judged:
+    """Read what all workers have left, and measure the kept models. `until`: the speed is that before this moment."""
+    records = read_records(folder)
+    began = min(record["began"][0] for record in records.values())
 
     def trained_until(when: float) -> int:
         return sum(max((n for at, n in one["samples"] if at <= when), default=0) for one in records.values())
 
-    end = min(one["samples"][-1][0] for one in records.values())
+    end = min(until, *(one["samples"][-1][0] for one in records.values()))
     warm = min(began + warm_s, began + (end - began) / 2)
     points = []
     for file in sorted(folder.glob("*.pt")):

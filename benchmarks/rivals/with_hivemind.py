@@ -56,6 +56,7 @@ def main() -> None:
         recording.trained(options.local_batch)
         if optimizer.local_epoch != epoch:
             epoch = optimizer.local_epoch
+            recording.updated()
             recording.look_at(model)
     recording.close()
     print(f"epochs {optimizer.local_epoch}", flush=True)

@@ -36,6 +36,7 @@ def main() -> None:
                 scheduler.step()
                 optimizer.zero_grad()
                 recording.trained(len(text))
+                recording.updated()
                 recording.look_at(model)
         recording.close()
 

@@ -19,6 +19,7 @@ GRADIENT_TOLERANCE = 0.02
 """Where the input of a ReLU is within rounding of zero, its gradient jumps: 0.006 in one batch of a ResNet."""
 _LEAST_GAIN = 1.03
 _NUM_PASSES = 4  # of which the fastest counts: whatever else the machine does only makes a pass longer
+_NOT_SLOWER = 0.9  # before and after are seconds apart, in which a machine may get slower
 _FAULTS_WORTH_SAVING = 64  # pages in each pass
 _PASSES_AT_MOST = 30  # in all of find_tuning
 _MOST_S = 10.0
@@ -80,7 +81,7 @@ def _try_allocator(trial: Trial, chosen: Tuning) -> Tuning:
     trial(chosen)  # takes the memory that later passes keep
     after_s, faults_after = _seconds_and_faults(trial, chosen)
     saves = faults_before - faults_after >= _FAULTS_WORTH_SAVING
-    least = 1 / _LEAST_GAIN if saves else _LEAST_GAIN
+    least = _NOT_SLOWER if saves else _LEAST_GAIN
     judged = _judge(chosen, replace(chosen, keeps_memory=True), "allocator", before_s / after_s, least)
     if not judged.keeps_memory:
         allocator.give_back_freed_memory()
