@@ -12,6 +12,7 @@ is --python. The clock starts when every worker is ready; models that the first 
 import argparse
 import json
 import re
+import shutil
 import sys
 import tempfile
 import time
@@ -74,13 +75,14 @@ def main() -> None:
     parser.add_argument("--exchange", default="int4", help="of Potluck")
     parser.add_argument("--seconds", type=float, default=150.0, help="of a rival's run")
     parser.add_argument("--steps", type=int, default=300, help="of Potluck's run")
+    parser.add_argument("--batch", type=int, default=BATCH, help="global batch of Potluck's run")
     parser.add_argument("--rows", type=int, default=ROWS)
     parser.add_argument("--target", type=float, help="the held-out loss to be reached")
     parser.add_argument("--target-steps", type=int, default=200)
     parser.add_argument("--python", default=sys.executable, help="of the environment that has the rival")
     parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="other settings of the rival")
     parser.add_argument("--kill-after", type=float, help="kill the second machine after so many seconds of training")
-    parser.add_argument("--keep", type=Path, help="a folder for what the workers print")
+    parser.add_argument("--keep", type=Path, help="a new folder for what the workers print, or for Potluck's run")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -174,12 +176,14 @@ def run_potluck(options: argparse.Namespace, folder: Path) -> tuple[dict[str, An
         script = lab.gathering.place(host) / "with_potluck.py"
         script.write_text(Path(__file__).with_name("with_potluck.py").read_text())
         keep = [word for name in lab.machines.names for word in ("--keep", name)]
-        settings = {"exchange": options.exchange, "steps": options.steps}
-        words = as_options({"folder": folder / "record", "rows": options.rows, "steps": options.steps})
+        settings = {"exchange": options.exchange, "steps": options.steps, "batch": options.batch}
+        words = as_options({**settings, "folder": folder / "record", "rows": options.rows})[2:]  # not the exchange
         process = lab.gathering.start(host, "run", "--exchange", options.exchange, *keep, script.name, *words)
         killed_at = strike(options.kill_after, lab.gathering.lab, process, folder / "record")
         if process.wait(900):
             raise LabError(error_line(process.output), fix="see the output of potluck run")
+        if options.keep:
+            shutil.copytree(lab.gathering.place(host) / "experiments", options.keep)
     return settings, judge(folder / "record", options.rows, until=killed_at or float("inf")), killed_at
 
 

@@ -20,15 +20,17 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--rows", type=int, required=True)
     parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--batch", type=int, default=BATCH)
     options = parser.parse_args()
     machine = socket.gethostname()
-    data = windows(options.steps * BATCH, seed=1)
+    data = windows(options.steps * options.batch, seed=1)
     model, inner = make(options.rows, 0)
     with potluck.start(device="cpu") as run:
-        schedule = LambdaLR(inner, lambda step: rate_after(step * BATCH))
+        schedule = LambdaLR(inner, lambda step: rate_after(step * options.batch))
         prepared, optimizer, scheduler = run.prepare(model, inner, schedule)
-        loader = run.loader(data.training, global_batch=BATCH)
+        loader = run.loader(data.training, global_batch=options.batch)
         recording = Recording(options.folder, machine, saves=machine == "rosa")
+        step = run.step
         for _ in run.epochs(1):
             for text, wanted in loader:
                 run.backward(losses(prepared, text, wanted).mean())
@@ -36,7 +38,9 @@ def main() -> None:
                 scheduler.step()
                 optimizer.zero_grad()
                 recording.trained(len(text))
-                recording.updated()
+                if run.step != step:  # a share may come in several micro-batches
+                    step = run.step
+                    recording.updated()
                 recording.look_at(model)
         recording.close()
 

@@ -65,10 +65,14 @@ class Worker:
         variables = {"POTLUCK_RUNS_DIR": str(self.home / "experiments"), "POTLUCK_HOME": str(self.home)}
         self.process = forked.start(target, [json.dumps(scenarios)], output=self.output, variables=variables)
 
+    def events(self, run, kind):
+        """This worker's events of that kind so far."""
+        files = (self.home / "experiments" / run / "events").glob("*.jsonl")
+        return [r.event for file in files for r in read_records(file) if isinstance(r.event, kind)]
+
     def committed(self, run):
         """This worker's committed steps so far."""
-        files = (self.home / "experiments" / run / "events").glob("*.jsonl")
-        return [r.event for file in files for r in read_records(file) if isinstance(r.event, StepCommitted)]
+        return self.events(run, StepCommitted)
 
     def wait_for_step(self, run, step, timeout_s=60):
         import time

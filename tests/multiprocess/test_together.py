@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from potluck.engine.order.position import DataOrder
+from potluck.events.types import GroupChanged
 from tests.multiprocess.crew import (
     Worker,
     end,
@@ -114,6 +115,24 @@ def test_a_killed_worker_comes_back(crew, alone, number):
     assert f"machine{number} left at step" in said
     assert "2 machines go on" in said
     assert f"machine{number} joined at step" in said
+
+
+@pytest.mark.timeout(150)
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_loss_in_a_long_step_is_noticed_by_those_without_a_link_to_the_lost_one(tmp_path, killed):
+    """In a ring of three, one that waits for the slow worker hears of the loss only from that worker."""
+    with lighthouses(1) as [address]:
+        crew = Crew(tmp_path, address, 3)
+        for number in range(3):
+            crew.start(number, epochs=2, pass_s=2.0 if number == 2 else 0.1, options={**KEPT, "micro_batch": 16})
+        crew.workers[2].wait_for_step("run", 1)
+        time.sleep(1.0)
+        crew.workers[killed].kill()
+        crew.workers.pop(killed).finish()
+        crew.finish()
+    for worker in crew.workers.values():
+        stalls = [event.stall_s for event in worker.events("run", GroupChanged)]
+        assert 0 < max(stalls) < 10, stalls  # a step of which nobody knows how long it takes may take 20 s
 
 
 @pytest.mark.timeout(150)

@@ -130,6 +130,8 @@ def train(scenario):
         loader = run.loader(
             data, global_batch=scenario.get("global_batch", 16), num_workers=scenario.get("num_workers", 0)
         )
+        if "pass_s" in scenario:
+            model.register_forward_pre_hook(lambda *_: time.sleep(scenario["pass_s"]))
         scores, used = [], []
         if "ids" in scenario:
             note_used_samples(run, used, scenario["ids"])

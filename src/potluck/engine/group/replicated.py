@@ -142,6 +142,7 @@ class ReplicatedGroup:
     def commit(self) -> bool:
         connection, (session, attempt) = self._connection, self._under_way()
         manager, exchange = connection.membership.manager, connection.model.exchange
+        has_failed = manager.errored() is not None
         if exchange.needs_state_first and session.is_behind:
             # torchft gives this worker the peers' state only now, after this step's optimizers have stepped. So spoil
             # the step: this worker takes part in the retry, with the peers' state.
@@ -150,8 +151,10 @@ class ReplicatedGroup:
             committed = bool(manager.should_commit())
         exchange.settle(committed=committed)
         self._next = NextStep.WAITS if committed else NextStep.WAITS_AFTER_SPOILED
-        if not committed and not attempt.has_quorum:
-            connection.process_group.break_off()  # a peer that has the sums goes on, and would wait for this worker
+        if not committed and (has_failed or not attempt.has_quorum):
+            # A peer may wait for this worker: in the same sum, if it has no link of its own to the one that is lost, or
+            # in the next, if it has this sum.
+            connection.process_group.break_off()
         if committed:
             self._settle(session, attempt)
         return committed
