@@ -267,6 +267,37 @@ def test_workers_that_begin_with_different_weights_end_with_the_same(tmp_path):
     assert largest_difference(results[0], results[1]) == 0
 
 
+@pytest.mark.timeout(150)
+def test_of_a_fine_tuned_model_only_what_is_trained_travels_and_a_missing_base_is_fetched(tmp_path):
+    """One worker is killed and comes back with another base; another comes late with the right one."""
+    folder = tmp_path / "alone"
+    tuned = {"model": "adapted", "epochs": 20}
+    finish([Worker(folder, "one", [{**LONG, **tuned, "pause_s": 0, "result": str(folder / "one" / "run.pt")}])])
+    wanted = result(folder, "one", "run")
+    with lighthouses(1) as [address]:
+        crew = Crew(tmp_path, address, 2)
+        for number in range(2):
+            crew.start(number, **tuned)
+        crew.workers[1].wait_for_step("run", 12)
+        crew.workers[1].kill()
+        crew.workers[1].finish()
+        crew.workers[0].wait_for_step("run", 24)
+        crew.start(1, **{**tuned, "model": "adapted to another base"})
+        crew.workers[0].wait_for_step("run", 50)
+        crew.start(2, **tuned)
+        results = crew.finish()
+    said = crew.workers[0].output.read_text()
+    assert "machine1 joined" in said
+    assert "machine2 joined" in said
+    for other in results.values():
+        assert largest_difference(results[0], other) == 0
+    without_teacher = [
+        {**each, "state": {name: value for name, value in each["state"].items() if "teacher" not in name}}
+        for each in (wanted, results[0])
+    ]  # which moves with every pass, of which a retried step has more
+    assert largest_difference(*without_teacher) < 1e-8
+
+
 @pytest.mark.timeout(100)
 def test_different_models_are_refused_with_a_word(tmp_path):
     with lighthouses(1) as [address]:

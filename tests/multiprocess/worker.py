@@ -40,14 +40,35 @@ class NormalisedMlp(nn.Sequential):
         )
 
 
+class Adapted(nn.Module):
+    """A frozen base and an adapter, as fine-tuning has them; `teacher` needs no gradient, but the script moves it."""
+
+    def __init__(self):
+        super().__init__()
+        self.base = nn.Linear(NUM_FEATURES, 64).requires_grad_(False)
+        self.down, self.up = nn.Linear(NUM_FEATURES, 2, bias=False), nn.Linear(2, 64, bias=False)
+        self.head = nn.Linear(64, NUM_CLASSES)
+        self.teacher = nn.Linear(64, NUM_CLASSES).requires_grad_(False)
+
+    def forward(self, inputs):
+        if self.training:
+            for mine, its in zip(self.teacher.parameters(), self.head.parameters(), strict=True):
+                mine.data.mul_(0.5).add_(0.5 * its.data)
+        return self.head(self.base(inputs) + self.up(self.down(inputs)))
+
+
 def make_model(kind):
+    if kind == "adapted to another base":
+        model = make_model("adapted")
+        torch.nn.init.normal_(model.base.weight)
+        return model
     if kind == "unseeded mlp":
         torch.seed()
         return nn.Sequential(nn.Linear(NUM_FEATURES, 16), nn.ReLU(), nn.Linear(16, NUM_CLASSES)).double()
     if kind == "mlp":
         return make_mlp()
     torch.manual_seed(4)
-    return {"transformer": SmallTransformer, "batchnorm": NormalisedMlp}[kind]().double()
+    return {"transformer": SmallTransformer, "batchnorm": NormalisedMlp, "adapted": Adapted}[kind]().double()
 
 
 def note_used_samples(run, used, path):

@@ -15,6 +15,7 @@ from potluck.engine.compute.fingerprint import fingerprint, gradient_bytes
 from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks
 from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.compute.tuner import Tuner
+from potluck.engine.group.place import States
 from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
@@ -118,8 +119,7 @@ class Preparation:
         parts.balance.recall(fingerprint(model), gradient_bytes(model))
         wrapped = parts.group.wrap(
             model,
-            progress.capture,
-            progress.restore,
+            States(read=progress.capture, replace=progress.restore, frozen=progress.training.frozen),
             lambda: bool(progress.stopping.request),
             is_several=progress.training.is_several,
             outer=progress.training.outer,

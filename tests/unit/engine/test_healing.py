@@ -88,7 +88,7 @@ def test_a_peer_with_a_wrong_secret_is_refused_by_both_sides(exchanges):
     # A peer that skips the check of the server's proof still gets nothing.
     host, port = exchanges(step=7).metadata().split(":")
     with socket.create_connection((host, int(port)), timeout=5) as connection:
-        connection.sendall(b"potluck-state-1\n" + bytes(16))
+        connection.sendall(b"potluck-state-2\n" + bytes(16))
         assert len(connection.recv(48, socket.MSG_WAITALL)) == 48
         connection.sendall(bytes(32) + (7).to_bytes(8, "big"))
         assert connection.recv(1) == b""

@@ -1,6 +1,6 @@
 """The content of a checkpoint: all state that a resumed or healed worker needs."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -11,11 +11,14 @@ from torch.optim.lr_scheduler import LRScheduler
 
 from potluck.core.errors import CheckpointError
 from potluck.core.words import counted
+from potluck.engine.compute.frozen import FrozenParameters, FrozenPart, without
 from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.compute.precision import Precision
 from potluck.engine.order.position import DataOrder
 
 FORMAT = 1
+FORMAT_WITH_FROZEN = 2
+"""Frozen parameters are not in it, only their digests."""
 
 
 @dataclass(slots=True)
@@ -48,6 +51,7 @@ class TrainingState:
     schedulers: list[LRScheduler] = field(default_factory=list)
     outer: OuterStep | None = None
     """The outer step, in a run that trains in rounds."""
+    _frozen: FrozenParameters = field(default_factory=FrozenParameters)
 
     @property
     def model(self) -> nn.Module:
@@ -71,6 +75,11 @@ class TrainingState:
         """The parameters that the optimizers train, including groups added after run.prepare."""
         return [parameter for optimizer in self.optimizers for parameter in parameters_of(optimizer)]
 
+    def frozen(self) -> dict[str, FrozenPart]:
+        """What no step changes, by its name in the state dict of `model`."""
+        found = self._frozen.find(self.model)
+        return {name: FrozenPart(self._frozen.digest(name, one), one) for name, one in found.items()}
+
     def move_schedules(self, num_steps: int, at: int) -> None:
         """Move the schedules that the script moves with every step: they have counted `at` steps, like the run."""
         for scheduler in self.schedulers:
@@ -81,14 +90,16 @@ class TrainingState:
     def capture(self, step: int, order: DataOrder, so_far: EpochSoFar) -> dict[str, Any]:
         """The state after `step` committed steps, as tensors and plain data."""
         optimizers = [optimizer.state_dict() for optimizer in self.optimizers]
+        frozen = {name: part.digest for name, part in self.frozen().items()}
         return {
-            "format": FORMAT,
+            "format": FORMAT_WITH_FROZEN if frozen else FORMAT,
             "step": step,
             "left_out": order.left_out,
             "data": data_position(order),
             "epoch_so_far": asdict(so_far),
             "num_models": len(self.models),
-            "model": dict(self.model.state_dict()),
+            "model": without(self.model.state_dict(), frozen),
+            **({"frozen": frozen} if frozen else {}),
             **({"optimizer": optimizers[0]} if len(optimizers) == 1 else {"optimizers": optimizers}),
             "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
             "precision": self.precision.state_dict(),
@@ -126,8 +137,24 @@ class TrainingState:
             return
         prefix = "" if num_models == 1 else f"{index}."
         own = {name[len(prefix) :]: value for name, value in state["model"].items() if name.startswith(prefix)}
+        frozen = {n[len(prefix) :]: digest for n, digest in state.get("frozen", {}).items() if n.startswith(prefix)}
+        model, missing = self.models[index], frozen.keys() - own.keys()
+        self._frozen.replaced(f"{prefix}{name}" for name in own)
+        if missing:
+            mine = dict(model.state_dict())
+            self._check_frozen(mine, {name: frozen[name] for name in missing}, prefix)
+            own |= {name: value for name, value in mine.items() if name not in without(mine, missing)}
         with _another_kind():
-            self.models[index].load_state_dict(own)
+            model.load_state_dict(own)
+
+    def _check_frozen(self, mine: Mapping[str, Tensor], wanted: Mapping[str, str], prefix: str) -> None:
+        """Refuse a state that was trained on top of other frozen parameters than these."""
+        for name, digest in wanted.items():
+            if name not in mine or self._frozen.digest(f"{prefix}{name}", mine[name]) != digest:
+                raise CheckpointError(
+                    f"the frozen parameter {name} is not the one that the run began with",
+                    fix="load the same base model as then, from the same files, before run.prepare",
+                )
 
     def restore_optimizer(self, state: dict[str, Any], index: int) -> None:
         """Restore the optimizer that run.prepare got as number `index`, from 0; do nothing if the state has fewer."""
@@ -211,9 +238,10 @@ def epoch_of_state(state: dict[str, Any]) -> int:
 
 def check_state(state: dict[str, Any], source: str) -> dict[str, Any]:
     """The state; raises CheckpointError if this version cannot restore its format."""
-    if state.get("format") != FORMAT:
+    if state.get("format") not in (FORMAT, FORMAT_WITH_FROZEN):
         raise CheckpointError(
-            f"{source} has checkpoint format {state.get('format')!r}; this Potluck reads {FORMAT}",
+            f"{source} has checkpoint format {state.get('format')!r}; this Potluck reads {FORMAT} and "
+            f"{FORMAT_WITH_FROZEN}",
             fix="use the Potluck version that wrote it, or another checkpoint",
         )
     return state

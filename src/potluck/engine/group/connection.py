@@ -1,7 +1,7 @@
 """What a worker keeps through all quorums and GroupStates: its place, its ports, its model."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from potluck.engine.balance.balance import Balance
+from potluck.engine.compute.frozen import FrozenPart
 from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.group.exchange_rule import ExchangeRule
 from potluck.engine.group.forming import RosteredGroup
@@ -71,11 +72,14 @@ class Connection:
 
     def enlist(self) -> None:
         """Make a new Membership, which the lighthouse does not know yet."""
-        states = States(read=self._read_state, replace=self._heal)
+        states = States(read=self._read_state, replace=self._heal, frozen=self._find_frozen)
         self.membership = Membership(self.place, self.process_group, states, self.notices.say)
 
     def _read_state(self) -> dict[str, Any]:
         return self.model.whole_state()
+
+    def _find_frozen(self) -> Mapping[str, FrozenPart]:
+        return self.model.frozen()
 
     def _heal(self, state: dict[str, Any]) -> None:
         self.model.heal(state)

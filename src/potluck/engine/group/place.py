@@ -1,6 +1,6 @@
 """What a worker needs to be in a group: its name, where it listens, access to its training state."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,6 +9,7 @@ import torch
 
 from potluck.core.exchange_options import IN_ROUNDS, may_be_rounds
 from potluck.core.run_options import RunOptions
+from potluck.engine.compute.frozen import FrozenPart
 from potluck.engine.group.listening import Listening
 
 
@@ -85,3 +86,5 @@ class States:
 
     read: Callable[[], dict[str, Any]]
     replace: Callable[[dict[str, Any]], None]
+    frozen: Callable[[], Mapping[str, FrozenPart]] = dict
+    """What of the model no step changes, by name. The state has digests of it; values travel to who lacks them."""

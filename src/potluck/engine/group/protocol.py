@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, Protocol
 from torch import Tensor, nn
 
 from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.group.place import States
 from potluck.engine.group.round_view import RoundView
 from potluck.engine.order.position import BatchSizes, Slice
 
@@ -133,8 +134,7 @@ class RunGroup(Group, Protocol):
     def wrap(
         self,
         model: nn.Module,
-        capture: Callable[[], dict[str, Any]],
-        restore: Callable[[dict[str, Any]], None],
+        states: States,
         is_stopping: Callable[[], bool],
         *,
         is_several: bool = False,
@@ -142,10 +142,10 @@ class RunGroup(Group, Protocol):
     ) -> nn.Module:
         """The module whose backward pass exchanges gradients.
 
-        `capture` and `restore` read and replace this worker's training state. `is_stopping`: whether a stop was
-        requested. `is_several`: the module holds several models, or several optimizers train it, with any number of
-        backward passes per step; then each `total` exchanges the gradients of one pass. `outer`: the outer step of a
-        run that trains in rounds.
+        `states` reads and replaces this worker's training state. `is_stopping`: whether a stop was requested.
+        `is_several`: the module holds several models, or several optimizers train it, with any number of backward
+        passes per step; then each `total` exchanges the gradients of one pass. `outer`: the outer step of a run that
+        trains in rounds.
         """
 
 

@@ -1,20 +1,19 @@
 """A model inside a group: its gradients are exchanged, peers read its state, and a peer's state may replace it."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from torch import Tensor, nn
+from torch import nn
 
 from potluck.engine.compute.fingerprint import fingerprint
+from potluck.engine.compute.frozen import FrozenPart, without
 from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.compute.tensor_bytes import digest_of
 from potluck.engine.group.gradients import GradientExchange
 from potluck.engine.group.place import States
 from potluck.engine.group.round_start import RoundStart
-from potluck.engine.group.state_wire import chunks
-
-_DIGEST_BYTES = 1 << 24
 
 
 class SharedModel:
@@ -66,6 +65,10 @@ class SharedModel:
         """The training state after the last committed step, also while a step is open."""
         return {**self.between_steps(self._states.read()), "history": self.history}
 
+    def frozen(self) -> Mapping[str, FrozenPart]:
+        """What of the model no step changes, by name."""
+        return self._states.frozen()
+
     def committed(self, step: int, quorum_id: int, workers: Sequence[str]) -> None:
         """Add a commit to this worker's history: which step it was, and who trained it."""
         commit = f"{self.history} {step} {quorum_id} {' '.join(workers)}"
@@ -89,7 +92,11 @@ class SharedModel:
     @cached_property
     def weights(self) -> str:
         """A digest of the parameters' values before this worker's first committed step."""
-        return _digest(self._model.state_dict().values())
+        frozen = self.frozen()
+        changing = digest_of(without(self._model.state_dict(), frozen).values())
+        if not frozen:
+            return changing
+        return hashlib.sha256(f"{changing} {[part.digest for part in frozen.values()]}".encode()).hexdigest()[:16]
 
 
 class Passage(nn.Module):
@@ -105,12 +112,3 @@ class Passage(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         return self._ways[self.is_straight](*args, **kwargs)
-
-
-def _digest(tensors: Iterable[Tensor]) -> str:
-    """A digest of the tensors' values."""
-    digest = hashlib.sha256()
-    for tensor in tensors:
-        for piece in chunks(tensor, _DIGEST_BYTES):
-            digest.update(piece)
-    return digest.hexdigest()[:16]

@@ -6,6 +6,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from potluck.engine.compute.outer_step import OuterStep
+from potluck.engine.group.place import States
 from potluck.engine.group.protocol import Announcement, Committed, Total
 from potluck.engine.group.round_view import NO_ROUND, RoundView
 from potluck.engine.order.position import BatchSizes, Slice
@@ -28,8 +29,7 @@ class SoloGroup:
     def wrap(
         self,
         model: nn.Module,
-        capture: Callable[[], dict[str, Any]],  # noqa: ARG002
-        restore: Callable[[dict[str, Any]], None],  # noqa: ARG002
+        states: States,  # noqa: ARG002
         is_stopping: Callable[[], bool],  # noqa: ARG002
         *,
         is_several: bool = False,  # noqa: ARG002

@@ -2,31 +2,38 @@
 
 Each worker listens on its own address. Both sides prove that they know the run's secret before anything else is sent;
 tensors travel as raw bytes in chunks, with a keyed checksum over all of them at the end. Nothing is unpickled.
+Of frozen parameters the state has digests; the values of those that the asking worker does not have follow the state.
 """
 
 import hmac
+import json
 import os
 import socket
 import struct
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+import torch
+from torch import Tensor
 from torchft.checkpointing.transport import CheckpointTransport
 
 from potluck.core.errors import GroupError
 from potluck.core.proofs import prove
+from potluck.engine.compute.frozen import FrozenPart
+from potluck.engine.compute.tensor_bytes import chunks
 from potluck.engine.group.addresses import host_and_port
-from potluck.engine.group.state_wire import allocate, chunks, describe, rebuild
+from potluck.engine.group.state_wire import allocate, describe, rebuild
 
-_HELLO = b"potluck-state-1\n"
+_HELLO = b"potluck-state-2\n"
 _NONCE_BYTES = 16
 _TAG_BYTES = 32
 _REQUEST = struct.Struct(">q")
 _ANSWER = struct.Struct(">BI")  # 1 if the peer is at that step, and the header's length
+_NAMES = struct.Struct(">I")  # the length of a JSON list of names
 _CHUNK_BYTES = 1 << 20
 _LARGEST_HEADER = 1 << 26
 _HANDSHAKE_S = 5.0
@@ -56,6 +63,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._followers: set[threading.Thread] = set()
         self._following: socket.socket | None = None
         self.peers: Callable[[], list[str]] = list
+        self.frozen: Callable[[], Mapping[str, FrozenPart]] = dict
         self._listener = socket.create_server((address, 0))
         self._address = f"{address}:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, name="potluck-state", daemon=True)
@@ -183,6 +191,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             if step < 0:  # no step waits for a follower: send a copy, however long that takes
                 tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
+        tensors += self._read_wanted(connection)
         tag = hmac.new(key, header, "sha256")
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
@@ -193,6 +202,19 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 tag.update(content)
                 connection.sendall(content)
         connection.sendall(tag.digest())
+
+    def _read_wanted(self, connection: socket.socket) -> list[Tensor]:
+        """The frozen parameters that the peer asks for."""
+        (size,) = _NAMES.unpack(_receive(connection, _NAMES.size))
+        if not size:
+            return []
+        if size > _LARGEST_HEADER:
+            raise ConnectionError("it asks for too much")
+        frozen = self.frozen()
+        try:
+            return [frozen[name].values for name in json.loads(_receive(connection, size))]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ConnectionError("it asks for parameters that are not frozen here") from error
 
     def _stands_at(self, step: int) -> bool:
         return self._open is not None and self._open[0] == step
@@ -219,7 +241,10 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             header = _receive(connection, header_size)
             tag = hmac.new(self._proof(b"data", mine, theirs), header, "sha256")
             tree, tensors = allocate(header)
-            for tensor in tensors:
+            missing = self._missing(tree, tensors)
+            names = json.dumps(list(missing)).encode() if missing else b""
+            connection.sendall(_NAMES.pack(len(names)) + names)
+            for tensor in [*tensors, *missing.values()]:
                 for piece in chunks(tensor, _CHUNK_BYTES):
                     _receive_into(connection, piece)
                     tag.update(piece)
@@ -227,7 +252,27 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 raise ConnectionError("its state arrived damaged")
             state = rebuild(tree, tensors)
             assert isinstance(state, dict)
+            if missing:
+                state["user"]["default"]["model"] |= missing
             return state
+
+    def _missing(self, tree: Any, tensors: list[Tensor]) -> dict[str, Tensor]:
+        """Room for the frozen parameters of that state that are others here."""
+        state = rebuild(tree, tensors)
+        theirs = state.get("user", {}).get("default", {}).get("frozen", {}) if isinstance(state, dict) else {}
+        if not theirs:
+            return {}
+        mine = self.frozen()
+        if unknown := theirs.keys() - mine.keys():
+            raise GroupError(
+                f"{min(unknown)} is frozen on another machine and not here",
+                fix="run the same script on every machine",
+            )
+        return {
+            name: torch.empty_like(mine[name].values, device="cpu", memory_format=torch.contiguous_format)
+            for name, digest in theirs.items()
+            if mine[name].digest != digest
+        }
 
     def _proof(self, role: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
         return prove(self._secret, "state transfer", role, client_nonce, server_nonce)

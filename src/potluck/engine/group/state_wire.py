@@ -1,7 +1,6 @@
 """A training state as a plain header and the raw bytes of its tensors: nothing in it can run code."""
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -45,16 +44,6 @@ def rebuild(tree: Any, tensors: list[Tensor]) -> Any:
         case {"p": value}:
             return value
     raise GroupError("a peer's state has a part of unknown kind", fix=_FIX)
-
-
-def chunks(tensor: Tensor, size: int) -> Iterator[memoryview]:
-    """The bytes of a tensor in chunks of at most `size` bytes; writing into a CPU tensor's chunks fills the tensor."""
-    flat = tensor.detach().reshape(-1)
-    step = max(1, size // max(1, tensor.element_size()))
-    for start in range(0, flat.numel(), step):
-        part = flat[start : start + step]
-        content: Any = part.contiguous().cpu().view(torch.uint8).numpy()
-        yield memoryview(content)
 
 
 def _to_tree(state: Any, tensors: list[Tensor]) -> Any:

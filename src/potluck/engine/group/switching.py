@@ -51,14 +51,12 @@ class SwitchingGroup:
     def wrap(
         self,
         model: nn.Module,
-        capture: Callable[[], dict[str, Any]],
-        restore: Callable[[dict[str, Any]], None],
+        states: States,
         is_stopping: Callable[[], bool],
         *,
         is_several: bool = False,
         outer: OuterStep | None = None,
     ) -> nn.Module:
-        states = States(read=capture, replace=restore)
         return self._connection.wrap(model, states, is_stopping, is_several=is_several, outer=outer)
 
     def begin(self, step: int, order: BatchSizes) -> Slice:

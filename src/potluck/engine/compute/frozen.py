@@ -1,0 +1,75 @@
+"""Parameters that a run does not train: a fine-tuned model's base. Their digests travel in place of their values."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+from torch import Tensor, nn
+
+from potluck.engine.compute.tensor_bytes import chunks, digest_of
+
+_NUM_LOOKED_AT = 256
+
+
+class FrozenPart(NamedTuple):
+    """A parameter that no step changes."""
+
+    digest: str
+    values: Tensor
+
+
+class FrozenParameters:
+    """Knows which parameters of the run's models stay as they are, and their digests.
+
+    A parameter is frozen if it needs no gradient and its values do not change. A script may change parameters without a
+    gradient itself, as the teacher of a self-supervised model is changed with every step: so some values of each are
+    looked at whenever digests are asked for, and one that has changed is not frozen.
+    """
+
+    def __init__(self) -> None:
+        self._digests: dict[str, tuple[bytes, str]] = {}
+        """By name: some values, and the digest of all."""
+        self._changing: set[str] = set()
+
+    def find(self, model: nn.Module) -> dict[str, Tensor]:
+        """The frozen parameters by their names in the model's state dict."""
+        found: dict[str, Tensor] = {}
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            if parameter.requires_grad or name in self._changing:
+                continue
+            if name in self._digests and self._digests[name][0] != _some_values(parameter):
+                self._changing.add(name)
+                continue
+            found[name] = parameter
+        return found
+
+    def digest(self, name: str, parameter: Tensor) -> str:
+        """Of a parameter's values; computed once."""
+        some = _some_values(parameter)
+        if name not in self._digests or self._digests[name][0] != some:
+            self._digests[name] = (some, digest_of([parameter]))
+        return self._digests[name][1]
+
+    def replaced(self, names: Iterable[str]) -> None:
+        """These parameters have got a peer's values."""
+        for name in names:
+            self._digests.pop(name, None)
+
+
+def without(state: Mapping[str, Any], frozen: Iterable[str]) -> dict[str, Any]:
+    """A model's state dict without frozen parameters, and without what belongs to one, as a quantised base's scales."""
+    names = set(frozen)
+
+    def is_frozen(name: str) -> bool:
+        return name in names or any(name[:end] in names for end in _dots(name))
+
+    return {name: value for name, value in state.items() if not is_frozen(name)}
+
+
+def _some_values(tensor: Tensor) -> bytes:
+    flat = tensor.detach().reshape(-1)
+    some = flat[:: max(1, flat.numel() // _NUM_LOOKED_AT)]
+    return b"".join(bytes(piece) for piece in chunks(some))
+
+
+def _dots(name: str) -> Iterator[int]:
+    return (index for index, letter in enumerate(name) if letter == ".")
