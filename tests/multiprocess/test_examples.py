@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = EXAMPLES / "own_script.py"
@@ -89,3 +90,26 @@ def test_the_command_works_under_the_variables_of_old_guides(workplace):
     assert lines[1] == "NODE_RANK=1 is taken as RANK=1: one worker on each machine"
     assert any(line.startswith("old finished after step 8 of 8") for line in lines), lines
     assert lines[-1] == "more about this run: potluck report old, on the machine of worker 0"
+
+
+def adapter_of(folder):
+    """The parameters of the last checkpoint, which has no frozen ones."""
+    checkpoint = torch.load(folder / "checkpoints" / "model_epoch_2.pth", weights_only=True)
+    assert len(checkpoint["frozen"]) > len(checkpoint["model"])
+    assert all("lora_" in name for name in checkpoint["model"])
+    return checkpoint["model"]
+
+
+@pytest.mark.timeout(200)
+def test_lora_on_two_workers_gives_what_one_gives(workplace):
+    """Lines are ragged, and the workers' numbers of tokens differ in every step."""
+    script, arguments = EXAMPLES / "finetune_lora.py", ["--epochs", "2", "--longest", "24", "--text", __file__]
+    assert len(script.read_text().splitlines()) < 80
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    torchrun = ["-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    for launch in ([], torchrun):
+        command = [sys.executable, *launch, script, *arguments]
+        subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=True)
+    alone, together = (adapter_of(workplace / "experiments" / f"finetune_lora-{number}") for number in (1, 2))
+    for name, values in alone.items():
+        torch.testing.assert_close(together[name], values, rtol=1e-4, atol=1e-5, msg=name)

@@ -191,7 +191,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             if step < 0:  # no step waits for a follower: send a copy, however long that takes
                 tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
-        tensors += self._read_wanted(connection)
+        tensors += _read_wanted(connection, self.frozen())
         tag = hmac.new(key, header, "sha256")
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
@@ -202,19 +202,6 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 tag.update(content)
                 connection.sendall(content)
         connection.sendall(tag.digest())
-
-    def _read_wanted(self, connection: socket.socket) -> list[Tensor]:
-        """The frozen parameters that the peer asks for."""
-        (size,) = _NAMES.unpack(_receive(connection, _NAMES.size))
-        if not size:
-            return []
-        if size > _LARGEST_HEADER:
-            raise ConnectionError("it asks for too much")
-        frozen = self.frozen()
-        try:
-            return [frozen[name].values for name in json.loads(_receive(connection, size))]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConnectionError("it asks for parameters that are not frozen here") from error
 
     def _stands_at(self, step: int) -> bool:
         return self._open is not None and self._open[0] == step
@@ -241,7 +228,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             header = _receive(connection, header_size)
             tag = hmac.new(self._proof(b"data", mine, theirs), header, "sha256")
             tree, tensors = allocate(header)
-            missing = self._missing(tree, tensors)
+            missing = _missing(tree, tensors, self.frozen())
             names = json.dumps(list(missing)).encode() if missing else b""
             connection.sendall(_NAMES.pack(len(names)) + names)
             for tensor in [*tensors, *missing.values()]:
@@ -256,26 +243,39 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 state["user"]["default"]["model"] |= missing
             return state
 
-    def _missing(self, tree: Any, tensors: list[Tensor]) -> dict[str, Tensor]:
-        """Room for the frozen parameters of that state that are others here."""
-        state = rebuild(tree, tensors)
-        theirs = state.get("user", {}).get("default", {}).get("frozen", {}) if isinstance(state, dict) else {}
-        if not theirs:
-            return {}
-        mine = self.frozen()
-        if unknown := theirs.keys() - mine.keys():
-            raise GroupError(
-                f"{min(unknown)} is frozen on another machine and not here",
-                fix="run the same script on every machine",
-            )
-        return {
-            name: torch.empty_like(mine[name].values, device="cpu", memory_format=torch.contiguous_format)
-            for name, digest in theirs.items()
-            if mine[name].digest != digest
-        }
-
     def _proof(self, role: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
         return prove(self._secret, "state transfer", role, client_nonce, server_nonce)
+
+
+def _read_wanted(connection: socket.socket, frozen: Mapping[str, FrozenPart]) -> list[Tensor]:
+    """The frozen parameters that the peer asks for."""
+    (size,) = _NAMES.unpack(_receive(connection, _NAMES.size))
+    if not size:
+        return []
+    if size > _LARGEST_HEADER:
+        raise ConnectionError("it asks for too much")
+    try:
+        return [frozen[name].values for name in json.loads(_receive(connection, size))]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConnectionError("it asks for parameters that are not frozen here") from error
+
+
+def _missing(tree: Any, tensors: list[Tensor], mine: Mapping[str, FrozenPart]) -> dict[str, Tensor]:
+    """Room for the frozen parameters of that state that are others here."""
+    state = rebuild(tree, tensors)
+    theirs = state.get("user", {}).get("default", {}).get("frozen", {}) if isinstance(state, dict) else {}
+    if not theirs:
+        return {}
+    if unknown := theirs.keys() - mine.keys():
+        raise GroupError(
+            f"{min(unknown)} is frozen on another machine and not here",
+            fix="run the same script on every machine",
+        )
+    return {
+        name: torch.empty_like(mine[name].values, device="cpu", memory_format=torch.contiguous_format)
+        for name, digest in theirs.items()
+        if mine[name].digest != digest
+    }
 
 
 def _left(deadline: float, at_most: float = float("inf")) -> float:
