@@ -4,9 +4,13 @@
 
 After a fifth of the steps the first machine gets a third of its cores, after two fifths all of them; after three fifths
 the second machine is killed, and started again after three seconds. Figures over the whole run: its samples by what the
-machines that were there could have trained alone, at the speeds that each was measured to have right before the run;
-the plan changes after the first plan; and how far a machine's share went beyond where it settled, as a part of the
-batch. With --keep the run folder stays, for `potluck report` and the dashboard.
+machines that were there could have trained alone; the changes of shares after the first plan; and how far a machine's
+share went beyond where it settled, as a part of the batch. With --keep the run folder stays, for `potluck report` and
+the dashboard.
+
+What a machine could have trained alone is the rate at which it computed its own samples in the same step: the speed of
+the moment, also where the computer under the lab gets slower. `against_before` is the same with the speeds that each
+machine was measured to have right before the run.
 """
 
 import argparse
@@ -15,8 +19,8 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from itertools import pairwise
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from benchmarks import ddp_baseline
@@ -45,7 +49,8 @@ def main() -> None:
     with exit_on_lab_error():
         figures = run(options)
     print(
-        f"efficiency {figures['efficiency']:.3f} (bar {BARS['efficiency']}), {figures['plan_changes']} plan changes "
+        f"efficiency {figures['efficiency']:.3f} (bar {BARS['efficiency']}; against the speeds before the run "
+        f"{figures['against_before']:.3f}), {figures['plan_changes']} plan changes "
         f"(bar {BARS['plan_changes']}), shares overshot by {figures['overshoot']:.3f} of the batch "
         f"(bar {BARS['overshoot']})"
     )
@@ -62,6 +67,7 @@ def run(options: argparse.Namespace) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as scratch, Lab(options.cluster) as lab:
         first, second = lab.machines[:2]
         machines = LabMachines(lab)
+        names = machines.names
         batch = options.batch // len(machines.names) * len(machines.names)
         solo = ddp_baseline.run(machines, Path(scratch, "go"), batch=batch, rounds=3, steps=2, solo_s=2.0).solo
         declared, edges_s = first.cores(), []
@@ -87,17 +93,52 @@ def run(options: argparse.Namespace) -> dict[str, float]:
         folder = Path(scratch, "run")
         folder.mkdir()
         crew = train(lab, folder, Order("dynamic", batch, options.steps), strike)
-        records = [record for file in crew.event_files(first.name) for record in read_records(file)]
+        told = {name: [record for file in crew.event_files(name) for record in read_records(file)] for name in names}
+        records = told[first.name]
+        all_commits = {
+            name: [one.event for one in each if isinstance(one.event, StepCommitted)] for name, each in told.items()
+        }
         if options.keep:
             gather(crew, folder / "gathered")
             shutil.copytree(folder / "gathered", options.keep)
     commits = [record for record in records if isinstance(record.event, StepCommitted)]
     return {
-        "efficiency": round(efficiency(commits, batch, solo, (first.name, second.name), edges_s), 3),
-        "plan_changes": sum(isinstance(record.event, PlanChanged) and bool(record.event.reason) for record in records)
-        - 1,
+        "efficiency": round(efficiency_now(all_commits), 3),
+        "against_before": round(efficiency(commits, batch, solo, (first.name, second.name), edges_s), 3),
+        "plan_changes": len(shares_of(records)) - 1,
         "overshoot": round(overshoot(records, [commits[0].time, *edges_s, commits[-1].time]), 3),
     }
+
+
+def efficiency_now(commits: Mapping[str, Sequence[StepCommitted]]) -> float:
+    """Samples after the first commit by those that machines could have trained at the rates of the same steps.
+
+    `commits`: by machine. A step without a machine counts without it; time lost in a step counts in full.
+    """
+    trained = possible = 0.0
+    for steps in zip_steps(commits):
+        rate = sum(one.own_samples / one.timing.compute_s for one in steps if one.timing and one.own_samples)
+        trained += sum(one.own_samples for one in steps)
+        possible += rate * min(one.seconds for one in steps)
+    return trained / possible
+
+
+def zip_steps(commits: Mapping[str, Sequence[StepCommitted]]) -> Iterator[list[StepCommitted]]:
+    """Each step's events of all machines that committed it, without the first step."""
+    by_step: dict[int, list[StepCommitted]] = {}
+    for events in commits.values():
+        for event in events:
+            by_step.setdefault(event.step, []).append(event)
+    return (by_step[step] for step in sorted(by_step)[1:])
+
+
+def shares_of(records: Sequence[Record]) -> list[Mapping[str, float]]:
+    """The shares of one plan after the other, each other than the one before."""
+    found: list[Mapping[str, float]] = []
+    for record in records:
+        if isinstance(record.event, PlanChanged) and (not found or found[-1] != record.event.shares):
+            found.append(record.event.shares)
+    return found
 
 
 def efficiency(
@@ -116,20 +157,25 @@ def overshoot(records: Sequence[Record], edges_s: Sequence[float]) -> float:
     """How far any share went beyond where it settled, in the phases between the edges, as a part of the batch."""
     farthest = 0.0
     before: Mapping[str, float] = {}
+    for phase in phases(records, edges_s):
+        settled = phase[-1]
+        for worker, share in settled.items():
+            direction = 1 if share >= before.get(worker, share) else -1
+            farthest = max(farthest, *(direction * (plan[worker] - share) for plan in phase))
+        before = settled
+    return farthest
+
+
+def phases(records: Sequence[Record], edges_s: Sequence[float]) -> Iterator[list[Mapping[str, float]]]:
+    """The plans between two edges and with the same workers, as parts of the batch."""
     for start_s, end_s in pairwise(edges_s):
         plans = [
             {worker: share / sum(event.shares.values()) for worker, share in event.shares.items()}
             for record in records
             if isinstance(event := record.event, PlanChanged) and start_s <= record.time < end_s
         ]
-        if not plans:
-            continue
-        settled = plans[-1]
-        for worker, share in settled.items():
-            direction = 1 if share >= before.get(worker, share) else -1
-            farthest = max(farthest, *(direction * (plan.get(worker, share) - share) for plan in plans))
-        before = settled
-    return farthest
+        for _, same in groupby(plans, key=sorted):
+            yield list(same)
 
 
 if __name__ == "__main__":
