@@ -119,7 +119,12 @@ class Preparation:
         parts.balance.recall(fingerprint(model), gradient_bytes(model))
         wrapped = parts.group.wrap(
             model,
-            States(read=progress.capture, replace=progress.restore, frozen=progress.training.frozen),
+            States(
+                read=progress.capture,
+                replace=progress.restore,
+                frozen=progress.training.frozen,
+                values=progress.training.values,
+            ),
             lambda: bool(progress.stopping.request),
             is_several=progress.training.is_several,
             outer=progress.training.outer,
@@ -183,9 +188,14 @@ class Preparation:
             recall=lambda: Tuning() if self.training.is_several else kept.recall_tuning(),
             keep=kept.keep_tuning,
             say=lambda text: parts.journal.say(f"{parts.machine}: {text}"),  # the displays of all machines show it
-            is_training=lambda: self.is_complete,
+            is_training=self._has_samples,
             is_on=self._is_tuning,
         )
+
+    def _has_samples(self) -> bool:
+        """Whether training has begun with real samples: a worker that joins first has a stand-in for them."""
+        step = self._progress.open_step
+        return self.is_complete and (step is None or step.in_hand > 0)
 
     def _check_parameters(self, optimizers: Iterable[Optimizer]) -> None:
         """Refuse optimizers that cannot train these models."""

@@ -1,5 +1,8 @@
 """A pass of a model as a tuning wants it, and a trial of one that leaves no trace."""
 
+import copy
+import random
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
@@ -56,7 +59,7 @@ def make_trial(
     args: tuple[Any, ...],
     kwargs: dict[str, Any],
 ) -> Trial:
-    """A pass on this batch that leaves no trace: parameters, gradients, buffers and random generators stay.
+    """A pass on a copy of this batch that leaves no trace: parameters, gradients, buffers and random generators stay.
 
     `forward`: the module, or a function that calls it.
     """
@@ -66,7 +69,7 @@ def make_trial(
     def trial(tuning: Tuning) -> Numbers:
         with _as_it_was(module), torch.random.fork_rng(devices, device_type=device.type):
             with forward_context():
-                changed_args, changed_kwargs = tuned_inputs(tuning, args, kwargs)
+                changed_args, changed_kwargs = tuned_inputs(tuning, *_copied((args, kwargs)))
                 output = forward(*changed_args, **changed_kwargs)
             outputs = [one for one in pytree.tree_leaves(output) if isinstance(one, Tensor) and one.requires_grad]
             torch.manual_seed(0)
@@ -82,18 +85,46 @@ def make_trial(
     return trial
 
 
+def _copied(given: Any) -> Any:
+    """Containers and tensors that a forward may change."""
+
+    def copied(one: Any) -> Any:
+        return one.detach().clone().requires_grad_(one.requires_grad) if isinstance(one, Tensor) else one
+
+    return pytree.tree_map(copied, given)
+
+
 @contextmanager
 def _as_it_was(module: nn.Module) -> Iterator[None]:
-    """Afterwards buffers, and numbers that a forward counts up in its modules, are what they were."""
-    buffers = [(buffer, buffer.clone()) for buffer in module.buffers()]
+    """Afterwards buffers, parameters without a gradient, and what a forward changes in its modules are what they were.
+
+    Also the random generators of Python and numpy.
+    """
+    kept = [*module.buffers(), *(one for one in module.parameters() if not one.requires_grad)]
+    values = [(one, one.detach().clone()) for one in kept]
     plain = [
         (one, {name: value for name, value in vars(one).items() if isinstance(value, (int, float, str, Tensor))})
         for one in module.modules()
     ]
+    containers = [
+        (value, copy.copy(value))
+        for one in module.modules()
+        for value in vars(one).values()
+        if isinstance(value, (dict, list, set))
+    ]
+    random_state, numpy = random.getstate(), sys.modules.get("numpy")
+    numpy_state = None if numpy is None else numpy.random.get_state()
     try:
         yield
     finally:
-        for buffer, before in buffers:
-            buffer.copy_(before)
-        for one, values in plain:
-            vars(one).update(values)
+        random.setstate(random_state)
+        if numpy is not None:
+            numpy.random.set_state(numpy_state)
+        for value, before in containers:
+            value.clear()
+            (value.extend if isinstance(value, list) else value.update)(before)
+        for one, attributes in plain:
+            vars(one).update(attributes)
+        with torch.no_grad():
+            for tensor, numbers in values:
+                tensor.copy_(numbers)

@@ -41,14 +41,18 @@ def find_tuning(make_trial: Callable[[float], Trial], *, has_images: bool, is_on
 
     `make_trial`: makes a trial with this part of the batch; a smaller one where passes take long.
     """
-    chosen, trial = Tuning(), make_trial(1.0)
-    most_s = _MOST_S / _PASSES_AT_MOST
+    chosen = Tuning()
+    if not has_images and not is_on_cpu:
+        return chosen
+    trial, most_s, began_s = make_trial(1.0), _MOST_S / _PASSES_AT_MOST, time.perf_counter()
     if (pass_s := _seconds(trial, chosen)) > most_s and _seconds(trial, chosen) > most_s:  # the first sets things up
         trial = make_trial(most_s / pass_s)
         trial(chosen)
+        if _seconds(trial, chosen) > 2 * most_s:
+            return chosen  # fewer samples do not make it short
     if has_images:
         chosen = try_way(trial, chosen, replace(chosen, channels_last=True), "channels_last")
-    if is_on_cpu:
+    if is_on_cpu and time.perf_counter() - began_s < 2 * _MOST_S:
         chosen = _try_allocator(trial, chosen)
     return chosen
 

@@ -76,6 +76,31 @@ def test_what_a_script_changes_is_not_frozen():
     assert state["frozen"].keys() == {"0.bias"}
 
 
+def test_what_was_trained_once_is_never_frozen():
+    """A GAN switches gradients off and on in every step; a backbone may be frozen after some epochs."""
+    training = training_of(make_model())
+    capture(training)
+    training.models[0][2].requires_grad_(False)
+    assert "2.weight" in capture(training)["model"]
+
+
+def test_what_came_by_value_changes_somewhere():
+    training = training_of(make_model())
+    training.models[0][0].weight.data.add_(1)
+    state = copy.deepcopy(capture(training)) | {"frozen": {"0.bias": capture(training)["frozen"]["0.bias"]}}
+    state["model"]["0.weight"] = training.models[0][0].weight.detach().clone()
+    healed = training_of(make_model())
+    healed.restore(state)
+    assert capture(healed)["frozen"].keys() == {"0.bias"}
+
+
+def test_a_file_has_small_frozen_values(monkeypatch):
+    training = training_of(make_model())
+    assert training.small_frozen().keys() == {"0.weight", "0.bias"}
+    monkeypatch.setattr("potluck.engine.checkpoints.state._SMALL_BYTES", 100)
+    assert training.small_frozen() == {}
+
+
 def test_what_belongs_to_a_frozen_parameter_stays_with_it():
     state = {"base.weight": 1, "base.weight.absmax": 2, "base.weights": 3, "adapter.weight": 4}
     assert without(state, ["base.weight"]) == {"base.weights": 3, "adapter.weight": 4}
@@ -106,10 +131,14 @@ def test_a_peer_sends_what_this_worker_lacks(peers):
     theirs = {"base": part(1.0, 2.0), "other": part(3.0)}
     digests = {name: one.digest for name, one in theirs.items()}
     peer.frozen, me.frozen = lambda: theirs, lambda: {**theirs, "base": part(0.0, 0.0)}
+    peer.values = me.values = lambda: {name: one.values for name, one in theirs.items()}
     peer.open(7, lambda: {"user": {"default": {"model": {"head": torch.ones(2)}, "frozen": digests}}})
     model = me.fetch(peer.metadata(), 7, timedelta(seconds=5))["user"]["default"]["model"]
     assert model.keys() == {"head", "base"}
     assert torch.equal(model["base"], theirs["base"].values)
-    me.frozen = dict
-    with pytest.raises(GroupError, match="base is frozen on another machine and not here"):
+    me.frozen = dict  # nothing is frozen here: all values travel
+    model = me.fetch(peer.metadata(), 7, timedelta(seconds=5))["user"]["default"]["model"]
+    assert model.keys() == {"head", "base", "other"}
+    me.values = dict
+    with pytest.raises(GroupError, match="another machine's model has base, and the model here has not"):
         me.fetch(peer.metadata(), 7, timedelta(seconds=5))

@@ -1,5 +1,7 @@
 """How a machine is tuned: trials that leave no trace, the same numbers or not at all, a way back."""
 
+import copy
+import random
 from contextlib import nullcontext
 
 import pytest
@@ -81,7 +83,7 @@ def test_numbers_that_differ_do_not_count():
 
 @pytest.mark.parametrize("gain", [0.8, 1.01, 1.5])
 def test_a_way_is_taken_if_it_is_clearly_faster(monkeypatch, gain):
-    seconds = {False: gain, True: 1.0}
+    seconds = {False: 0.01 * gain, True: 0.01}
     monkeypatch.setattr(tuning_trials, "_seconds", lambda _, tuning: seconds[tuning.channels_last])
     found = find(lambda _: Numbers([torch.ones(1)], []), has_images=True, is_on_cpu=False)
     assert found.channels_last == (gain > 1.03)
@@ -151,32 +153,49 @@ def test_a_tuned_pass_that_fails_is_made_again_without():
 
 
 class Counting(Picture):
-    """Counts its passes, as a module does that changes with training."""
+    """Changes itself, its input and the random generators in every pass."""
 
     def __init__(self):
         super().__init__()
-        self.passes = 0
+        self.passes, self.seen = 0, []
+        self.teacher = nn.Linear(2, 2).requires_grad_(False)
+        self.register_buffer("mean", torch.zeros(1))
 
     def forward(self, images):
         self.passes += 1
-        return super().forward(images)
+        self.seen.append(len(images))
+        self.mean = self.mean + 1
+        self.teacher.weight.data.mul_(0.5)
+        random.random()
+        return super().forward(images.sub_(1.0))
 
 
-def test_a_trial_is_not_counted_by_a_model_that_counts_its_passes():
-    model = Counting()
-    make_tuner()[0].settle(model, (IMAGES,), {})
-    assert model.passes == 0
+def test_a_model_that_changes_in_every_pass_is_as_before_the_trials():
+    model, images, state = Counting(), IMAGES.clone(), random.getstate()
+    before = copy.deepcopy(model.state_dict())
+    tuner, kept, _ = make_tuner()
+    tuner.settle(model, (images,), {})
+    assert len(kept) == 1
+    assert (model.passes, model.seen) == (0, [])
+    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
+    assert torch.equal(images, IMAGES)
+    assert random.getstate() == state
+
+
+def test_passes_that_stay_long_are_not_tried(monkeypatch):
+    monkeypatch.setattr(tuning_trials, "_seconds", lambda *_: 5.0)
+    assert find(lambda _: Numbers([], []), has_images=True, is_on_cpu=True) == Tuning()
 
 
 def test_long_passes_are_tried_with_fewer_samples(monkeypatch):
-    seconds, parts = iter([8.0, 4.0]), []
+    seconds, parts = iter([8.0, 4.0, 0.1]), []
     monkeypatch.setattr(tuning_trials, "_seconds", lambda *_: next(seconds, 1.0))
 
     def make(part):
         parts.append(part)
         return lambda _: Numbers([], [])
 
-    find_tuning(make, has_images=False, is_on_cpu=False)
+    find_tuning(make, has_images=True, is_on_cpu=False)
     assert parts == [1.0, pytest.approx(1 / 24)]
     assert len(part_of((IMAGES, torch.ones(4)), 0.5)[1]) == 2
     assert len(part_of((IMAGES,), 0.01)[0]) == 1
@@ -188,7 +207,7 @@ def test_with_little_memory_nothing_is_tried(monkeypatch):
     tuner, kept, said = make_tuner()
     tuner.settle(Picture(), (IMAGES,), {})
     assert (tuner.tuning, kept) == (Tuning(), [])
-    assert said == ["not tuned, because too little memory is free to hold gradients twice"]
+    assert said == ["not tuned, because trials would have to hold copies of too large a model"]
 
 
 def test_words_name_what_was_taken_and_what_was_not():

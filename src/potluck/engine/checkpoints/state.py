@@ -18,7 +18,8 @@ from potluck.engine.order.position import DataOrder
 
 FORMAT = 1
 FORMAT_WITH_FROZEN = 2
-"""Frozen parameters are not in it, only their digests."""
+"""Of large frozen parameters it has the digests only."""
+_SMALL_BYTES = 1 << 24
 
 
 @dataclass(slots=True)
@@ -77,8 +78,16 @@ class TrainingState:
 
     def frozen(self) -> dict[str, FrozenPart]:
         """What no step changes, by its name in the state dict of `model`."""
-        found = self._frozen.find(self.model)
-        return {name: FrozenPart(self._frozen.digest(name, one), one) for name, one in found.items()}
+        return self._frozen.find(self.model)
+
+    def values(self) -> dict[str, Tensor]:
+        """Parameters and buffers of all models by name."""
+        return dict(self.model.state_dict())
+
+    def small_frozen(self) -> dict[str, Tensor]:
+        """The values of all that is frozen, if they are few: then a file has them, in case they are random."""
+        parts = {name: part.values for name, part in self.frozen().items()}
+        return parts if sum(one.nbytes for one in parts.values()) <= _SMALL_BYTES else {}
 
     def move_schedules(self, num_steps: int, at: int) -> None:
         """Move the schedules that the script moves with every step: they have counted `at` steps, like the run."""
@@ -139,13 +148,17 @@ class TrainingState:
         own = {name[len(prefix) :]: value for name, value in state["model"].items() if name.startswith(prefix)}
         frozen = {n[len(prefix) :]: digest for n, digest in state.get("frozen", {}).items() if n.startswith(prefix)}
         model, missing = self.models[index], frozen.keys() - own.keys()
-        self._frozen.replaced(f"{prefix}{name}" for name in own)
-        if missing:
+        self._frozen.replaced((f"{prefix}{name}" for name in own), state.get("frozen", {}))
+        with _another_kind():
+            if not missing:
+                model.load_state_dict(own)
+                return
             mine = dict(model.state_dict())
             self._check_frozen(mine, {name: frozen[name] for name in missing}, prefix)
-            own |= {name: value for name, value in mine.items() if name not in without(mine, missing)}
-        with _another_kind():
-            model.load_state_dict(own)
+            result = model.load_state_dict(own, strict=False)
+            lacking = without(dict.fromkeys(result.missing_keys), missing)
+            if lacking or result.unexpected_keys:
+                raise KeyError(f"missing: {list(lacking)[:3]}, unexpected: {result.unexpected_keys[:3]}")
 
     def _check_frozen(self, mine: Mapping[str, Tensor], wanted: Mapping[str, str], prefix: str) -> None:
         """Refuse a state that was trained on top of other frozen parameters than these."""

@@ -1,6 +1,6 @@
 """Parameters that a run does not train: a fine-tuned model's base. Their digests travel in place of their values."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from torch import Tensor, nn
@@ -20,9 +20,9 @@ class FrozenPart(NamedTuple):
 class FrozenParameters:
     """Knows which parameters of the run's models stay as they are, and their digests.
 
-    A parameter is frozen if it needs no gradient and its values do not change. A script may change parameters without a
-    gradient itself, as the teacher of a self-supervised model is changed with every step: so some values of each are
-    looked at whenever digests are asked for, and one that has changed is not frozen.
+    A parameter is frozen if it never needed a gradient and its values do not change. A script may change parameters
+    without a gradient itself, as the teacher of a self-supervised model is changed with every step: so some values of
+    each are looked at whenever digests are asked for, and one that has changed is not frozen.
     """
 
     def __init__(self) -> None:
@@ -30,16 +30,18 @@ class FrozenParameters:
         """By name: some values, and the digest of all."""
         self._changing: set[str] = set()
 
-    def find(self, model: nn.Module) -> dict[str, Tensor]:
+    def find(self, model: nn.Module) -> dict[str, FrozenPart]:
         """The frozen parameters by their names in the model's state dict."""
-        found: dict[str, Tensor] = {}
+        found: dict[str, FrozenPart] = {}
+        held = model.state_dict(keep_vars=True)
         for name, parameter in model.named_parameters(remove_duplicate=False):
-            if parameter.requires_grad or name in self._changing:
+            if name in self._changing or held.get(name) is not parameter:  # a wrapper may name it otherwise
                 continue
-            if name in self._digests and self._digests[name][0] != _some_values(parameter):
+            has_changed = name in self._digests and self._digests[name][0] != _some_values(parameter)
+            if parameter.requires_grad or has_changed:
                 self._changing.add(name)
-                continue
-            found[name] = parameter
+            else:
+                found[name] = FrozenPart(self.digest(name, parameter), parameter.detach())
         return found
 
     def digest(self, name: str, parameter: Tensor) -> str:
@@ -49,10 +51,12 @@ class FrozenParameters:
             self._digests[name] = (some, digest_of([parameter]))
         return self._digests[name][1]
 
-    def replaced(self, names: Iterable[str]) -> None:
-        """These parameters have got a peer's values."""
+    def replaced(self, names: Iterable[str], frozen: Container[str]) -> None:
+        """These parameters have got the values of another state, in which those in `frozen` are frozen."""
         for name in names:
             self._digests.pop(name, None)
+            if name not in frozen:
+                self._changing.add(name)
 
 
 def without(state: Mapping[str, Any], frozen: Iterable[str]) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from potluck.measuring.tuning import Tuning
 from potluck.measuring.tuning_trials import Trial, find_tuning
 
 _MOST_TEXT = 200
+_MOST_HELD = 1 << 30  # bytes of parameters without a gradient, which a forward may move
 _GRADIENTS = 6  # as many times the gradients' bytes must be free: two sets are compared while a third is made
 
 
@@ -73,8 +74,9 @@ class Tuner:
             )
 
         is_on_cpu = self._device.type == "cpu"
-        if is_on_cpu and free_memory_bytes() < _GRADIENTS * gradient_bytes(module):
-            self._say("not tuned, because too little memory is free to hold gradients twice")
+        held = sum(one.nbytes for one in module.parameters() if not one.requires_grad)
+        if held > _MOST_HELD or (is_on_cpu and free_memory_bytes() < _GRADIENTS * gradient_bytes(module) + held):
+            self._say("not tuned, because trials would have to hold copies of too large a model")
             return Tuning()
         try:
             found = find_tuning(trial_with, has_images=has_images(args, kwargs), is_on_cpu=is_on_cpu)

@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from datetime import timedelta
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.engine.balance.balance import Balance
 from potluck.engine.compute.frozen import FrozenPart
@@ -72,7 +72,7 @@ class Connection:
 
     def enlist(self) -> None:
         """Make a new Membership, which the lighthouse does not know yet."""
-        states = States(read=self._read_state, replace=self._heal, frozen=self._find_frozen)
+        states = States(read=self._read_state, replace=self._heal, frozen=self._find_frozen, values=self._values)
         self.membership = Membership(self.place, self.process_group, states, self.notices.say)
 
     def _read_state(self) -> dict[str, Any]:
@@ -80,6 +80,9 @@ class Connection:
 
     def _find_frozen(self) -> Mapping[str, FrozenPart]:
         return self.model.frozen()
+
+    def _values(self) -> Mapping[str, Tensor]:
+        return self.model.values()
 
     def _heal(self, state: dict[str, Any]) -> None:
         self.model.heal(state)

@@ -77,7 +77,7 @@ class Membership:
     def _make_exchange(self) -> StateExchange:
         exchange = StateExchange(self._address, self._place.secret)
         exchange.peers = self._peers
-        exchange.frozen = self._states.frozen
+        exchange.frozen, exchange.values = self._states.frozen, self._states.values
         return exchange
 
     def ask(self, introduction: SelfDescription) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from potluck.core.exchange_options import IN_ROUNDS, may_be_rounds
 from potluck.core.run_options import RunOptions
@@ -88,3 +89,5 @@ class States:
     replace: Callable[[dict[str, Any]], None]
     frozen: Callable[[], Mapping[str, FrozenPart]] = dict
     """What of the model no step changes, by name. The state has digests of it; values travel to who lacks them."""
+    values: Callable[[], Mapping[str, Tensor]] = dict
+    """The model's parameters and buffers by name."""

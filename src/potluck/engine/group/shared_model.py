@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from potluck.engine.compute.fingerprint import fingerprint
 from potluck.engine.compute.frozen import FrozenPart, without
@@ -68,6 +68,10 @@ class SharedModel:
     def frozen(self) -> Mapping[str, FrozenPart]:
         """What of the model no step changes, by name."""
         return self._states.frozen()
+
+    def values(self) -> Mapping[str, Tensor]:
+        """Parameters and buffers by name."""
+        return self._states.values()
 
     def committed(self, step: int, quorum_id: int, workers: Sequence[str]) -> None:
         """Add a commit to this worker's history: which step it was, and who trained it."""

@@ -64,6 +64,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._following: socket.socket | None = None
         self.peers: Callable[[], list[str]] = list
         self.frozen: Callable[[], Mapping[str, FrozenPart]] = dict
+        self.values: Callable[[], Mapping[str, Tensor]] = dict
         self._listener = socket.create_server((address, 0))
         self._address = f"{address}:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, name="potluck-state", daemon=True)
@@ -191,7 +192,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             if step < 0:  # no step waits for a follower: send a copy, however long that takes
                 tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
-        tensors += _read_wanted(connection, self.frozen())
+        tensors += _read_wanted(connection, self.values())
         tag = hmac.new(key, header, "sha256")
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
@@ -228,7 +229,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             header = _receive(connection, header_size)
             tag = hmac.new(self._proof(b"data", mine, theirs), header, "sha256")
             tree, tensors = allocate(header)
-            missing = _missing(tree, tensors, self.frozen())
+            missing = _missing(tree, tensors, self.frozen(), self.values())
             names = json.dumps(list(missing)).encode() if missing else b""
             connection.sendall(_NAMES.pack(len(names)) + names)
             for tensor in [*tensors, *missing.values()]:
@@ -247,34 +248,33 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         return prove(self._secret, "state transfer", role, client_nonce, server_nonce)
 
 
-def _read_wanted(connection: socket.socket, frozen: Mapping[str, FrozenPart]) -> list[Tensor]:
-    """The frozen parameters that the peer asks for."""
+def _read_wanted(connection: socket.socket, values: Mapping[str, Tensor]) -> list[Tensor]:
+    """The parameters that the peer asks for beside the state."""
     (size,) = _NAMES.unpack(_receive(connection, _NAMES.size))
     if not size:
         return []
     if size > _LARGEST_HEADER:
         raise ConnectionError("it asks for too much")
     try:
-        return [frozen[name].values for name in json.loads(_receive(connection, size))]
+        return [values[name] for name in json.loads(_receive(connection, size))]
     except (ValueError, KeyError, TypeError) as error:
-        raise ConnectionError("it asks for parameters that are not frozen here") from error
+        raise ConnectionError("it asks for parameters that are not here") from error
 
 
-def _missing(tree: Any, tensors: list[Tensor], mine: Mapping[str, FrozenPart]) -> dict[str, Tensor]:
-    """Room for the frozen parameters of that state that are others here."""
+def _missing(
+    tree: Any, tensors: list[Tensor], mine: Mapping[str, FrozenPart], values: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """Room for the frozen parameters of that state that are others here, or are not frozen here."""
     state = rebuild(tree, tensors)
     theirs = state.get("user", {}).get("default", {}).get("frozen", {}) if isinstance(state, dict) else {}
-    if not theirs:
-        return {}
-    if unknown := theirs.keys() - mine.keys():
+    missing = [name for name, digest in theirs.items() if name not in mine or mine[name].digest != digest]
+    if unknown := [name for name in missing if name not in values]:
         raise GroupError(
-            f"{min(unknown)} is frozen on another machine and not here",
+            f"another machine's model has {unknown[0]}, and the model here has not",
             fix="run the same script on every machine",
         )
     return {
-        name: torch.empty_like(mine[name].values, device="cpu", memory_format=torch.contiguous_format)
-        for name, digest in theirs.items()
-        if mine[name].digest != digest
+        name: torch.empty_like(values[name], device="cpu", memory_format=torch.contiguous_format) for name in missing
     }
 
 

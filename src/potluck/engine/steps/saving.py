@@ -5,6 +5,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from torch import Tensor
+
 from potluck.core.checkpoint_names import checkpoint_name
 from potluck.core.disk import is_full
 from potluck.core.errors import CheckpointError
@@ -22,7 +24,13 @@ _LOOK_S = 0.5
 class Saving:
     """Saves the state between two steps, if this worker is the one that writes checkpoints."""
 
-    def __init__(self, parts: RunParts, position: TrainingPosition, capture: Callable[[], dict[str, Any]]) -> None:
+    def __init__(
+        self,
+        parts: RunParts,
+        position: TrainingPosition,
+        capture: Callable[[], dict[str, Any]],
+        small_frozen: Callable[[], dict[str, Tensor]],
+    ) -> None:
         self._folder = parts.folder
         self._journal = parts.journal
         self._group = parts.group
@@ -30,7 +38,8 @@ class Saving:
         self._position = position
         self._saved_step = position.step
         self._save_again_at = math.inf
-        self._capture = capture
+        self._capture_state = capture
+        self._small_frozen = small_frozen
 
     @property
     def is_to_be_tried_again(self) -> bool:
@@ -61,6 +70,10 @@ class Saving:
         if self._has_news():
             state = self._group.between_steps(self._capture())
             self._note(self._writer.save_now(self._name(), self._position.step, state))
+
+    def _capture(self) -> dict[str, Any]:
+        state = self._capture_state()
+        return {**state, "model": {**state["model"], **self._small_frozen()}}
 
     def _has_news(self) -> bool:
         """Whether this worker has to save a step that no checkpoint has."""
