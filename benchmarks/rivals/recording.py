@@ -107,7 +107,8 @@ def judge(folder: Path, rows: int, warm_s: float = 20.0, until: float = float("i
         return sum(max((n for at, n in one["samples"] if at <= when), default=0) for one in records.values())
 
     end = min(until, *(one["samples"][-1][0] for one in records.values()))
-    warm = min(began + warm_s, began + (end - began) / 2)
+    all_train = max(one["samples"][0][0] for one in records.values())  # a slow machine starts half a minute later
+    warm = min(all_train + warm_s, all_train + (end - all_train) / 2)
     points = []
     for file in sorted(folder.glob("*.pt")):
         when = float(file.stem)

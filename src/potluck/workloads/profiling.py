@@ -30,6 +30,7 @@ from potluck.workloads.models import build_model, find_model
 
 _QUICK_S = 3.0
 _TUNED_WITH = 32  # samples
+Tune = Callable[[int, bool], Tuning]
 _AUTOCAST = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -51,11 +52,10 @@ def measure_and_keep(
 
     `is_tuning`: first find the fastest way to do the same maths; `compiles`: try torch.compile, too.
     """
-    step, gradient_bytes, tuning = training_step(
-        model, size, precision=precision, device=device, largest=largest, is_tuning=is_tuning, compiles=compiles
-    )
+    step, gradient_bytes, tune = training_step(model, size, precision=precision, device=device, largest=largest)
     free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
     cap = find_memory_cap(step, largest, free_bytes=free_bytes)
+    tuning = _tuned(tune, largest if cap is None else cap // 2, compiles=compiles) if is_tuning else None
     trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
     before = find_profile(home, machine, str(device), f"{model}-{size}", precision)
     stored = StoredProfile(
@@ -105,18 +105,11 @@ def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: 
 
 
 def training_step(
-    model: str,
-    size: str,
-    *,
-    precision: str,
-    device: torch.device,
-    largest: int,
-    is_tuning: bool = False,
-    compiles: bool = False,
-) -> tuple[Callable[[int], None], int, Tuning | None]:
-    """A function that trains one step on so many samples and waits for the device; the bytes of the gradients; tuning.
+    model: str, size: str, *, precision: str, device: torch.device, largest: int
+) -> tuple[Callable[[int], None], int, Tune]:
+    """A function that trains one step on so many samples and waits for the device; the bytes of the gradients; a tuner.
 
-    The step runs as the tuning says, which is found first if that is wished.
+    The last one finds the fastest way to do the same maths, with so many samples; later steps run so.
     """
     spec = find_model(model)
     options = DataOptions(data_dir=Path("data"), num_samples=largest, seed=0)
@@ -126,21 +119,22 @@ def training_step(
     optimizer = torch.optim.SGD(network.parameters(), lr=1e-4, momentum=0.9)
     samples = spec.task.view(splits.train)
     batch = default_collate([samples[index] for index in range(largest)])  # on the CPU: all of it may fit nowhere else
+    tuning, called = Tuning(), network
 
     def context(wanted: str = precision) -> AbstractContextManager[Any]:
         return torch.autocast(device.type, _AUTOCAST[wanted]) if wanted in _AUTOCAST else nullcontext()
 
-    tuning, called = None, network
-    if is_tuning:
-        few = tuple(column[:_TUNED_WITH].to(device) for column in batch)
-        trials = ModelTrials(spec.task, network, device, few)
-        tuning = trials.find(context, compiles=compiles)
+    def tune(num_samples: int, compiles: bool) -> Tuning:
+        nonlocal tuning, called
+        trials = ModelTrials(spec.task, network, device, tuple(column[:num_samples].to(device) for column in batch))
+        found = trials.find(context, compiles=compiles)
         if precision == "no":
-            tuning = replace(tuning, gains={**tuning.gains, BF16: trials.compare(context, lambda: context("bf16"))})
-        called = trials.compiled if trials.compiled is not None and tuning.is_compiled else network
+            found = replace(found, gains={**found.gains, BF16: trials.compare(context, lambda: context("bf16"))})
+        tuning, called = found, trials.compiled if trials.compiled is not None and found.is_compiled else network
+        return found
 
     def step(num_samples: int) -> None:
-        columns, _ = tuned_inputs(tuning or Tuning(), tuple(column[:num_samples].to(device) for column in batch), {})
+        columns, _ = tuned_inputs(tuning, tuple(column[:num_samples].to(device) for column in batch), {})
         with context():
             loss = spec.task.loss(called, *columns)[0]
         loss.backward()  # type: ignore[no-untyped-call]
@@ -150,7 +144,17 @@ def training_step(
             torch.accelerator.synchronize(device)
 
     trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
-    return step, sum(parameter.numel() * parameter.element_size() for parameter in trained), tuning
+    return step, sum(parameter.numel() * parameter.element_size() for parameter in trained), tune
+
+
+def _tuned(tune: Tune, most: int, *, compiles: bool) -> Tuning | None:
+    """The tuning, found with at most so many samples; None if the memory is too small for trials."""
+    try:
+        return tune(max(1, min(_TUNED_WITH, most)), compiles)
+    except Exception as error:
+        if not is_out_of_memory(error):
+            raise
+        return None
 
 
 def _placed(network: nn.Module, name: str, device: torch.device) -> nn.Module:
