@@ -45,9 +45,12 @@ def profile(
     """
     from potluck.cli.placing import joined_host
     from potluck.core.environment import read_environment
+    from potluck.core.errors import SettingsError
     from potluck.core.quantities import size_bytes
     from potluck.core.settings import make_settings
 
+    if compiles and not tuning:
+        raise SettingsError("--compile is a way to tune, and --no-tuning forbids all", fix="leave one of them out")
     limit = None if memory_limit is None else size_bytes(memory_limit)
     make_settings({"model": model, "mixed_precision": mixed_precision})
     environment = read_environment()

@@ -47,11 +47,7 @@ class ModelTrials:
         settle()
         return found
 
-    def compare(
-        self,
-        context: Context,
-        other: Context,
-    ) -> float:
+    def compare(self, context: Context, other: Context) -> float:
         """How many times as fast passes are in the other context."""
         return compare_speed(self._make(self._network, context), self._make(self._network, other))
 

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
+from potluck.core.environment import read_environment
 from potluck.core.errors import MeasureError
 from potluck.core.quantities import size_bytes
 from potluck.core.run_options import TrainOptions
@@ -100,7 +101,7 @@ def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: 
             largest=settings.global_batch,
             budget_s=_QUICK_S,
             memory_limit=limit,
-            is_tuning=settings.tuning,
+            is_tuning=settings.tuning and read_environment().is_tuning,
         )
 
 

@@ -96,9 +96,12 @@ def test_what_came_by_value_changes_somewhere():
 
 def test_a_file_has_small_frozen_values(monkeypatch):
     training = training_of(make_model())
-    assert training.small_frozen().keys() == {"0.weight", "0.bias"}
+    state = capture(training)
+    assert training.with_small_frozen(state)["model"].keys() - state["model"].keys() == {"0.weight", "0.bias"}
     monkeypatch.setattr("potluck.engine.checkpoints.state._SMALL_BYTES", 100)
-    assert training.small_frozen() == {}
+    assert training.with_small_frozen(state) == state
+    plain = capture(training_of(nn.Linear(2, 2)))
+    assert training.with_small_frozen(plain)["model"].keys() == plain["model"].keys()
 
 
 def test_what_belongs_to_a_frozen_parameter_stays_with_it():

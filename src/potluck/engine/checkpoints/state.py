@@ -84,10 +84,13 @@ class TrainingState:
         """Parameters and buffers of all models by name."""
         return dict(self.model.state_dict())
 
-    def small_frozen(self) -> dict[str, Tensor]:
-        """The values of all that is frozen, if they are few: then a file has them, in case they are random."""
-        parts = {name: part.values for name, part in self.frozen().items()}
-        return parts if sum(one.nbytes for one in parts.values()) <= _SMALL_BYTES else {}
+    def with_small_frozen(self, state: dict[str, Any]) -> dict[str, Any]:
+        """A captured state as a file has it: with all that is frozen, if that is little, in case it is random."""
+        names = state.get("frozen", {})
+        values = {name: value for name, value in self.values().items() if name in names} if names else {}
+        if sum(value.nbytes for value in values.values()) > _SMALL_BYTES:
+            return state
+        return {**state, "model": {**state["model"], **values}}
 
     def move_schedules(self, num_steps: int, at: int) -> None:
         """Move the schedules that the script moves with every step: they have counted `at` steps, like the run."""

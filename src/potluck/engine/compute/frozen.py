@@ -37,11 +37,12 @@ class FrozenParameters:
         for name, parameter in model.named_parameters(remove_duplicate=False):
             if name in self._changing or held.get(name) is not parameter:  # a wrapper may name it otherwise
                 continue
-            has_changed = name in self._digests and self._digests[name][0] != _some_values(parameter)
-            if parameter.requires_grad or has_changed:
+            before = self._digests.get(name)
+            digest = "" if parameter.requires_grad else self.digest(name, parameter)
+            if not digest or (before is not None and before != self._digests[name]):
                 self._changing.add(name)
             else:
-                found[name] = FrozenPart(self.digest(name, parameter), parameter.detach())
+                found[name] = FrozenPart(digest, parameter.detach())
         return found
 
     def digest(self, name: str, parameter: Tensor) -> str:

@@ -35,7 +35,7 @@ class Progress:
         self.must_leave_epoch = False
         self.has_left_loop = False
         self.is_finished = False
-        self.saving = Saving(parts, self.position, self.capture, self.training.small_frozen)
+        self.saving = Saving(parts, self.position, self.capture, self.training.with_small_frozen)
         provisional = Provisional(self.training)
         self.stopping = OrderlyStop(parts, self.position, self.saving, provisional.undo)
         self._applying = Applying(self.training, provisional, parts.group, parts.timer, self.stopping.deadline)

@@ -5,8 +5,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from torch import Tensor
-
 from potluck.core.checkpoint_names import checkpoint_name
 from potluck.core.disk import is_full
 from potluck.core.errors import CheckpointError
@@ -29,7 +27,7 @@ class Saving:
         parts: RunParts,
         position: TrainingPosition,
         capture: Callable[[], dict[str, Any]],
-        small_frozen: Callable[[], dict[str, Tensor]],
+        for_file: Callable[[dict[str, Any]], dict[str, Any]],
     ) -> None:
         self._folder = parts.folder
         self._journal = parts.journal
@@ -39,7 +37,7 @@ class Saving:
         self._saved_step = position.step
         self._save_again_at = math.inf
         self._capture_state = capture
-        self._small_frozen = small_frozen
+        self._for_file = for_file
 
     @property
     def is_to_be_tried_again(self) -> bool:
@@ -72,8 +70,7 @@ class Saving:
             self._note(self._writer.save_now(self._name(), self._position.step, state))
 
     def _capture(self) -> dict[str, Any]:
-        state = self._capture_state()
-        return {**state, "model": {**state["model"], **self._small_frozen()}}
+        return self._for_file(self._capture_state())
 
     def _has_news(self) -> bool:
         """Whether this worker has to save a step that no checkpoint has."""
