@@ -36,8 +36,8 @@ class Replanner:
     """Commits since the group formed or the plan changed urgently: then the schedule of checks begins again."""
     tell_again_at: int = next_retelling(0)
     """From this num_since_change on, the next check that keeps the plan emits its event again, with newer numbers."""
-    change_streak: int = 0
-    """Checks in a row that wanted another plan."""
+    evidence: float = 0.0
+    """The sum of the gains that the last checks in a row found in another plan."""
     bench_streak: int = 0
     """Checks in a row that wanted fewer machines."""
     largest_ring: RingMeasurement | None = None
@@ -114,14 +114,14 @@ class Replanner:
         after = replace(
             self,
             bench_streak=bench.streak,
-            change_streak=self.change_streak + 1 if chosen.reason else 0,
+            evidence=self.evidence + chosen.gain if chosen.reason else 0.0,
             largest_ring=_larger(self.largest_ring, chosen.ring),
         )
         after, advice = after._advised(setting, chosen)
         if not chosen.reason:
             after, events = after._confirmed(setting, costs, chosen, step)
             return after, [*events, *advice]
-        is_agreed = bench.proposal is not None or after.change_streak >= check.streak or is_urgent(chosen.gain)
+        is_agreed = bench.proposal is not None or after.evidence >= check.evidence or is_urgent(chosen.gain)
         if self.in_force is None or is_agreed:
             after, events = after._changed(setting, costs, chosen, step)
             return after, [*events, *advice]
@@ -144,7 +144,7 @@ class Replanner:
             in_force=proposal,
             num_since_change=num_since_change,
             tell_again_at=next_retelling(num_since_change),
-            change_streak=0,
+            evidence=0.0,
         )
         return after, [plan_changed(setting, costs, proposal, step), *machines_benched(proposal, step)]
 

@@ -9,8 +9,7 @@ from potluck.planning.plan import LEAST_GAIN
 
 _EVERY, _MOST_EVERY = 4, 16  # commits
 _EVERY_S = 0.4  # of steps that are short: costs are fitted anew for every check
-_STREAK = 3
-_URGENT_GAIN = 0.15
+_URGENT_GAIN = 0.25
 _FIRST_RETELLING, _RETELL_EVERY = 13, 48  # commits
 
 
@@ -19,17 +18,16 @@ class PlanCheck:
     """One comparison of the plan in force with the best plan."""
 
     least_gain: float
-    streak: int = 1
-    """Checks in a row that must find a better plan before workers change theirs, unless the gain is urgent."""
+    evidence: float = 0.0
+    """What the gains of checks in a row must add up to before workers change their plan, unless a gain is urgent."""
 
 
-# After a group forms or a machine's speed changes there are three early checks: a first plan from one timing a worker
-# (a worker's first step is not typical), a correction if that timing misled, and a finer plan from all timings so far.
-# The first needs a streak of two, so that a plan from saved profiles is not given up for one timing. Later checks need
-# a longer streak, because small drifts of a machine's speed are not worth following.
+# After a group forms or a machine's speed changes there are three early checks. A worker's first steps are not typical,
+# so the first two change the plan only for much, and the third makes a finer plan from all timings so far. Later a large
+# gain counts after a few checks and a small one after many: drifts of a few percent that pass are not worth following.
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
-_EARLY = {2: PlanCheck(LEAST_GAIN, 2), 5: PlanCheck(2 * LEAST_GAIN), 8: PlanCheck(0.03)}
-_LATE = PlanCheck(LEAST_GAIN, _STREAK)
+_EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.25), 8: PlanCheck(LEAST_GAIN)}
+_LATE = PlanCheck(LEAST_GAIN, 0.35)
 # A round is many steps, so that its timings are steady, and a machine that is late at its end is late by many steps.
 _OF_ROUND = PlanCheck(0.01)
 
