@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from potluck.events.log import read_records
+from potluck.events.types import StepCommitted
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 SCRIPT = EXAMPLES / "own_script.py"
 
@@ -114,3 +117,51 @@ def test_lora_on_two_workers_gives_what_one_gives(workplace):
     alone, together = (adapter_of(workplace / "experiments" / f"finetune_lora-{number}") for number in (1, 2))
     for name, values in alone.items():
         torch.testing.assert_close(together[name], values, rtol=1e-4, atol=1e-5, msg=name)
+
+
+PAST_THE_MODEL = """
+import torch
+
+from potluck.events.log import read_records
+from potluck.events.types import StepCommitted
+import potluck
+
+model = torch.nn.Linear(4, 2)
+run = potluck.start()
+prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.1))
+loader = run.loader(torch.utils.data.TensorDataset(torch.randn(64, 4), torch.randn(64, 2)), global_batch=16)
+for epoch in run.epochs(1):
+    for inputs, targets in loader:
+        run.backward((model(inputs) - targets).square().mean())
+        optimizer.step()
+"""
+
+
+@pytest.mark.timeout(100)
+def test_a_forward_pass_past_the_prepared_model_is_refused(workplace):
+    """Its gradients would stay on each machine, and the machines' models would drift apart in silence."""
+    (workplace / "past.py").write_text(PAST_THE_MODEL)
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "past.py"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=80, check=False)
+    assert done.returncode != 0
+    assert "its gradients would not reach the other machines" in done.stderr
+    assert "fix: call that model, not model.module or the model from before run.prepare" in done.stderr
+
+
+@pytest.mark.timeout(200)
+@pytest.mark.parametrize(
+    ("name", "arguments", "steps", "samples"),
+    [("gan", ["--epochs", "2"], 64, 2 * 8192), ("diffusion_lora", ["--epochs", "1"], 8, 256)],
+)
+def test_an_example_trains_on_two_workers(workplace, name, arguments, steps, samples):
+    script = EXAMPLES / f"{name}.py"
+    assert len(script.read_text().splitlines()) < 80
+    command = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", script, *arguments]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    subprocess.run(command, env=environment, capture_output=True, text=True, timeout=150, check=True)
+    files = sorted((workplace / "experiments" / f"{name}-1" / "events").iterdir())
+    commits = [one.event for file in files for one in read_records(file) if isinstance(one.event, StepCommitted)]
+    assert {one.step for one in commits} == set(range(1, steps + 1))
+    assert sum(one.own_samples for one in commits) == samples
+    losses = {one.step: one.loss for one in commits}
+    assert losses[steps] < 2 * losses[1]

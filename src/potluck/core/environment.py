@@ -132,7 +132,8 @@ def read_launch(master: tuple[str, int] | None = None, quota: int | None = None)
     """
     get = os.environ.get
     lighthouse, (gate, gate_run) = get("POTLUCK_LIGHTHOUSE"), read_gate()
-    ranks = read_ranks(os.environ, master) if lighthouse is None else ranks_at_lighthouse(os.environ)
+    variables = {**os.environ, **_hidden_ranks}
+    ranks = read_ranks(variables, master) if lighthouse is None else ranks_at_lighthouse(variables)
     return Launch(
         lighthouse=lighthouse,
         secret=get("POTLUCK_SECRET") or "",
@@ -163,7 +164,7 @@ def read_threads(quota: int | None = None) -> int | None:
     get = os.environ.get
     threads = int(get("POTLUCK_THREADS") or 0)
     if not threads and get("TORCHELASTIC_RUN_ID"):
-        threads = _threads_of_each(int(get("LOCAL_WORLD_SIZE") or 1), quota)
+        threads = _threads_of_each(int(_hidden_ranks.get("LOCAL_WORLD_SIZE") or get("LOCAL_WORLD_SIZE") or 1), quota)
     return threads or None
 
 
@@ -209,8 +210,22 @@ def with_variables(more: Mapping[str, str]) -> dict[str, str]:
 _WORKER_VARIABLES = re.compile(r"^POTLUCK_|^(MASTER_ADDR|MASTER_PORT|RANK|LOCAL_RANK|WORLD_SIZE|LOCAL_WORLD_SIZE)$")
 
 
+_hidden_ranks: dict[str, str] = {}
+
+
+def hide_ranks() -> None:
+    """Take RANK, WORLD_SIZE and so on out of the environment; read_launch still knows them.
+
+    Libraries that find these variables, such as Accelerate, connect to the other workers themselves.
+    """
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
+        if name in os.environ:
+            _hidden_ranks[name] = os.environ.pop(name)
+
+
 def become_worker(variables: Mapping[str, str]) -> None:
     """Make this process the worker that these variables describe; what described it before is removed."""
+    _hidden_ranks.clear()
     for name in [name for name in os.environ if _WORKER_VARIABLES.match(name)]:
         del os.environ[name]
     os.environ.update(variables)

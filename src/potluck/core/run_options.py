@@ -202,5 +202,7 @@ class CommandOptions:
         "you trust.",
         flags="--direct",
     )
-    log_to: str | None = option(None, OUTPUT, "Also tensorboard or mlflow: one run, written here, of all machines.")
+    log_to: str | None = option(
+        None, OUTPUT, "Also tensorboard, mlflow or wandb: one run of all machines, written here."
+    )
     config: Path | None = option(None, OUTPUT, "A YAML file with any of these settings, for example a run's run.yaml.")

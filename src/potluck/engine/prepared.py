@@ -43,7 +43,8 @@ class PreparedModel(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         # Without gradients nothing is exchanged, and DDP's buffer broadcast must not be triggered.
-        target, trains = self.module, self.training and torch.is_grad_enabled()
+        # The script may have set the mode of its own model, and not of this wrapper.
+        target, trains = self.module, (self.training or self.module.training) and torch.is_grad_enabled()
         if trains:
             self._tuner.settle(self.module, args, kwargs)
             target = self._exchanging()

@@ -68,7 +68,7 @@ class Preparation:
                 fix="call run.prepare with all models, optimizers and schedules before `for epoch in run.epochs(...)`",
             )
         # A loader needs to know the model, and an optimizer's parameters are on the device only after its model is.
-        for kind in ("model", "optimizer", "schedule", "loader"):
+        for kind in ("model", "optimizer", "schedule", "stateful", "loader"):
             for given in objects:
                 if kind_of(given) == kind and id(given) not in self._made:
                     self._made[id(given)] = given, self._make(kind, given, make_loader)
@@ -160,6 +160,11 @@ class Preparation:
                 if self._parts.restored is not None:
                     self.training.restore_scheduler(self._parts.restored, len(self.training.schedulers) - 1)
                 return PreparedScheduler(given, self.may_step_schedule)
+            case "stateful":
+                self.training.others.append(given)
+                if self._parts.restored is not None:
+                    self.training.restore_other(self._parts.restored, len(self.training.others) - 1)
+                return given
         return make_loader(given)
 
     def _make_model(self, model: nn.Module) -> nn.Module:
@@ -225,6 +230,9 @@ def kind_of(given: Any) -> str | None:
     # Schedules of other libraries share no class with torch's, only these names.
     if all(hasattr(given, name) for name in ("optimizer", "step", "state_dict", "load_state_dict")):
         return "schedule"
+    is_other = not isinstance(given, (torch.amp.GradScaler, Dataset)) and not hasattr(given, "__getitem__")
+    if is_other and all(callable(getattr(given, name, None)) for name in ("state_dict", "load_state_dict")):
+        return "stateful"
     return None
 
 

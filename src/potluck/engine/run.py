@@ -2,13 +2,15 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, overload
 
+import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
+from torch.utils.data import TensorDataset
 
 from potluck.core.errors import UsageError
 from potluck.core.exchange_options import may_be_rounds
@@ -65,6 +67,23 @@ class Run:
         """The number of committed optimizer steps since the run began, including those before a resume."""
         return self._progress.settled()
 
+    @property
+    def loss(self) -> float | None:
+        """The mean loss of the last committed step over all machines; None before it, or if it is not finite."""
+        return self._parts.journal.state.loss
+
+    @property
+    def writes(self) -> bool:
+        """Whether this worker saves files and prints for the script; if its machine is lost, another worker does."""
+        return self._parts.group.writes
+
+    def go_on_after(self, step: int) -> None:
+        """Count steps from `step`, whose state the script has loaded itself. A resumed run has its own step and state.
+
+        Call it after `prepare` and before `epochs`. Machines that have loaded nothing get the state of one that has.
+        """
+        self._progress.position.go_on_after(step)
+
     @overload
     def prepare(self, model: nn.Module, optimizer: Optimizer, /) -> tuple[PreparedModel, PreparedOptimizer]: ...
     @overload
@@ -79,7 +98,8 @@ class Run:
         """Place models on the device, wrap all objects, and restore their state when the run is resumed.
 
         Takes models, optimizers, learning-rate schedules and a DataLoader, in any order and in one or several calls,
-        and returns their wrappers in the same order; for a single object, the wrapper without a tuple.
+        and returns their wrappers in the same order; for a single object, the wrapper without a tuple. The state of
+        any other object with `state_dict` and `load_state_dict` goes into checkpoints, and to machines that join.
         """
         prepared = self._preparation.add(objects, self.loader)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
@@ -190,6 +210,17 @@ class Run:
             )
         )
         return values
+
+    def agree(self, values: Mapping[str, float]) -> dict[str, float]:
+        """The values of one machine, on all machines that are at the same place of the script."""
+        if not values:
+            return {}
+        measured = {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
+        self._progress.settle_step()
+        one = TensorDataset(torch.zeros(1))
+        return evaluate(
+            one, lambda _: measured, group=self._parts.group, device=self.device, batch=1, seed=self.seed, collate=None
+        )
 
     def log(self, **values: float | Tensor) -> None:
         """Write your own numbers into the run's event file."""

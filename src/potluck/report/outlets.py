@@ -1,6 +1,7 @@
-"""Sends a run's numbers to TensorBoard files or to an MLflow run while it trains."""
+"""Sends a run's numbers to TensorBoard files, MLflow or Weights & Biases while it trains."""
 
 import importlib.util
+import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -135,14 +136,8 @@ class _MLflow:
             return
         self._id = self._client.create_run(self._experiment_id, run_name=self._folder.name).info.run_id
         write_text(self._id_file, self._id + "\n")
-        for key, value in self._known_settings().items():
+        for key, value in _known_settings(self._folder, self._settings).items():
             self._client.log_param(self._id, key, value)
-
-    def _known_settings(self) -> Mapping[str, Any]:
-        file = self._folder.settings_file
-        if self._settings is None and file.is_file():
-            return show_settings(read_yaml(file) or {})
-        return show_settings(self._settings or {})
 
     def _send(self) -> None:
         """Send the waiting metrics in the background: training does not wait for the MLflow server."""
@@ -151,4 +146,63 @@ class _MLflow:
         self._waiting, self._sent_at = [], time.monotonic()
 
 
-OUTLETS: dict[str, Any] = {"tensorboard": _TensorBoard, "mlflow": _MLflow}
+class _Wandb:
+    """One run of Weights & Biases in the project `potluck`; a resumed run goes on with the same one.
+
+    WANDB_MODE=offline keeps it in <run>/logs/wandb, for `wandb sync` later.
+    """
+
+    def __init__(self, folder: RunFolder, settings: Mapping[str, Any] | None) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._ended = ""
+        self._run: Any = None
+
+    def take(self, record: Record, state: RunState) -> None:
+        if self._run is None:  # the run's folder exists from the first event on
+            self._run = self._begin()
+        self._ended = state.ended
+        step, values = scalars(record, state)
+        if values:
+            self._run.log({**values, "step": step})
+
+    def close(self) -> None:
+        if self._run is not None:
+            self._run.finish(exit_code=0 if self._ended in ("finished", "stopped") else 1)
+
+    def _begin(self) -> Any:
+        import wandb  # noqa: PLC0415
+
+        logs = self._folder.path / "logs"
+        logs.mkdir(exist_ok=True)
+        id_file = logs / "wandb_run_id"
+        if not id_file.is_file():
+            write_text(id_file, secrets.token_hex(4) + "\n")
+        try:
+            run = wandb.init(
+                project="potluck",
+                name=self._folder.name,
+                id=id_file.read_text().strip(),
+                resume="allow",
+                dir=str(logs),
+                config=dict(_known_settings(self._folder, self._settings)),
+                settings=wandb.Settings(console="off", quiet=True, x_disable_stats=True),
+            )
+        except wandb.errors.Error as error:
+            raise ReportError(
+                f"Weights & Biases cannot be used: {error}",
+                fix="run: wandb login, or set WANDB_MODE=offline, or leave --log-to wandb out",
+            ) from None
+        # Its own step may only grow; a step that was repeated or resumed may not.
+        run.define_metric("*", step_metric="step")
+        return run
+
+
+def _known_settings(folder: RunFolder, settings: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    file = folder.settings_file
+    if settings is None and file.is_file():
+        return show_settings(read_yaml(file) or {})
+    return show_settings(settings or {})
+
+
+OUTLETS: dict[str, Any] = {"tensorboard": _TensorBoard, "mlflow": _MLflow, "wandb": _Wandb}

@@ -88,3 +88,58 @@ def test_a_damaged_checkpoint_is_skipped_with_a_word(workplace, capfd):
     assert "model_epoch_2_step_9.pth is damaged: its checksum does not match: skipped" in said
     assert "going on after step 8" in said
     assert largest_difference(whole, parts) == 0
+
+
+class Counter:
+    """An object of the script with a state."""
+
+    def __init__(self):
+        self.seen = 0
+
+    def state_dict(self):
+        return {"seen": self.seen}
+
+    def load_state_dict(self, state):
+        self.seen = state["seen"]
+
+
+def test_any_object_with_a_state_resumes_with_the_run(workplace):
+    def count(**options):
+        counter, model = Counter(), make_mlp()
+        with potluck.start("counted", device="cpu", resume=options.pop("resume", False)) as run:
+            prepared, optimizer = run.prepare(model, make_optimizer("sgd", model))
+            assert run.prepare(counter) is counter
+            for _ in run.epochs(3, **options):
+                for inputs, targets in run.loader(make_data(50), global_batch=8):
+                    run.backward(torch.nn.functional.cross_entropy(prepared(inputs), targets))
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    counter.seen += len(inputs)
+        return counter.seen
+
+    assert count(max_steps=9) == 50 + 16
+    assert count(resume=True) == 150
+
+
+def test_a_script_that_restores_by_itself_goes_on_at_its_step(workplace):
+    """The tools that Potluck is put under have checkpoints of their own."""
+    whole, _ = train("whole", model=make_mlp(dropout=0.3), optimizer="adamw", **POTLUCK)
+    model = make_mlp(dropout=0.3)
+    inner = make_optimizer("adamw", model)
+    losses = []
+    for part in (10, None):
+        with potluck.start(f"part-{part}", device="cpu") as run:
+            prepared, optimizer = run.prepare(model, inner)
+            if part is None:
+                run.go_on_after(10)
+            for _ in run.epochs(3, max_steps=part):
+                for inputs, targets in run.loader(POTLUCK["data"], global_batch=8):
+                    run.backward(torch.nn.functional.cross_entropy(prepared(inputs), targets))
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    losses.append(run.loss)
+            assert run.writes
+            assert run.agree({"a": 2.5, "b": -1.0}) == {"a": 2.5, "b": -1.0}
+    assert run.step == len(losses) == 21
+    assert all(isinstance(loss, float) for loss in losses)
+    assert largest_difference(whole, list(model.parameters())) == 0

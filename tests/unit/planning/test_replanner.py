@@ -189,6 +189,28 @@ def test_a_newcomer_without_a_past_counts_as_an_average_one():
     assert replanner.shares(NAMES) == (32, 32)
 
 
+def steps_until_a_change(slower):
+    """Steps after a long steady time until the plan follows a machine that is slower by this factor from then on."""
+    replanner, _, _ = run(pair(cost(0.001), cost(0.002)), 100)
+    for step in range(100, 300):
+        replanner, events = replanner.committed((cost(0.001 * slower), cost(0.002)), step)
+        if any(event.reason for event in of_kind(PlanChanged, events)):
+            return step - 100
+    return None
+
+
+def test_a_small_gain_must_last_longer_than_a_large_one_and_a_passing_one_changes_nothing():
+    """Gains of about 6 %, 10 % and 40 % of a step."""
+    little, more, much = (steps_until_a_change(slower) for slower in (1.2, 1.35, 3.0))
+    assert little > 1.5 * more
+    assert more > 8 > much
+    replanner, _, _ = run(pair(cost(0.001), cost(0.002)), 100)
+    for step in range(100, 200):  # slower in four of every eight checks
+        now = 0.00135 if step // 8 % 2 else 0.001
+        replanner, events = replanner.committed((cost(now), cost(0.002)), step)
+        assert not [event for event in of_kind(PlanChanged, events) if event.reason]
+
+
 def test_nobody_plans_before_all_costs_are_known():
     replanner, events = Replanner().formed(pair(UNKNOWN_COST, UNKNOWN_COST), 0)
     assert (replanner.plan, events) == (None, [])

@@ -75,6 +75,69 @@ def test_mlflow_has_one_run_also_after_a_resume(tmp_path):
     )
 
 
+def read_wandb(file):
+    """The records of a .wandb file, which are laid out as in a log of LevelDB, after 7 bytes."""
+    content, at, parts = file.read_bytes(), 7, []
+    while at + 7 <= len(content):
+        left = 32768 - at % 32768
+        if left < 7:
+            at += left
+            continue
+        length, kind = int.from_bytes(content[at + 4 : at + 6], "little"), content[at + 6]
+        parts.append(content[at + 7 : at + 7 + length])
+        at += 7 + length
+        if kind in (1, 4):  # whole, or the last part
+            yield b"".join(parts)
+            parts = []
+
+
+WANDB = """
+import sys
+from pathlib import Path
+from wandb.proto import wandb_internal_pb2
+from tests.unit.report.test_outlets import read_wandb
+from potluck.core.run_folder import RunFolder
+from tests.unit.report.test_outlets import feed
+
+folder = RunFolder(Path(sys.argv[1]))
+feed("wandb", folder, until=60)
+feed("wandb", folder)
+for file in sorted((folder.path / "logs" / "wandb").glob("offline-run-*/*.wandb")):
+    steps, names, run = [], set(), None
+    for data in read_wandb(file):
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        if record.HasField("run"):
+            run = record.run
+        items = {item.key or item.nested_key[0]: item.value_json for item in record.history.item}
+        names |= items.keys()
+        if "train/loss" in items:
+            steps.append(int(items["step"]))
+    print(run.display_name, run.project, run.run_id, steps[0], steps[-1], "held_out/accuracy" in names)
+"""
+
+
+@pytest.mark.slow
+def test_wandb_has_one_run_also_after_a_resume(tmp_path):
+    if importlib.util.find_spec("wandb") is None:
+        pytest.skip("wandb is not installed")
+    folder = eventful(tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", WANDB, folder.path],
+        cwd=Path(__file__).parents[3],
+        env={**os.environ, "WANDB_MODE": "offline"},
+        capture_output=True,
+        text=True,
+        timeout=100,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    first, second = (line.split() for line in done.stdout.splitlines())
+    assert first[:2] == second[:2] == ["eventful", "potluck"], done.stderr
+    assert first[2] == second[2] == (folder.path / "logs" / "wandb_run_id").read_text().strip()
+    assert second[3:] == ["81", "210", "True"]
+
+
 def test_nothing_is_written_where_nothing_is_asked_for(tmp_path):
     folder = eventful(tmp_path)
     feed(None, folder)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -42,6 +42,14 @@ class EpochSoFar:
         self.seconds += seconds
 
 
+class Stateful(Protocol):
+    """An object of the script whose state belongs to the run, as torch.distributed.checkpoint names it."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any], /) -> Any: ...
+
+
 @dataclass(slots=True)
 class TrainingState:
     """The objects whose state a checkpoint holds. Random draws and data position follow from the step."""
@@ -50,6 +58,7 @@ class TrainingState:
     models: list[nn.Module] = field(default_factory=list)
     optimizers: list[Optimizer] = field(default_factory=list)
     schedulers: list[LRScheduler] = field(default_factory=list)
+    others: list[Stateful] = field(default_factory=list)
     outer: OuterStep | None = None
     """The outer step, in a run that trains in rounds."""
     _frozen: FrozenParameters = field(default_factory=FrozenParameters)
@@ -115,6 +124,7 @@ class TrainingState:
             **({"optimizer": optimizers[0]} if len(optimizers) == 1 else {"optimizers": optimizers}),
             "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
             "precision": self.precision.state_dict(),
+            **({"others": [other.state_dict() for other in self.others]} if self.others else {}),
             **({} if self.outer is None else {"outer": self.outer.state_dict()}),
         }
 
@@ -127,6 +137,8 @@ class TrainingState:
             self.restore_optimizer(state, index)
         for index in range(len(self.schedulers)):
             self.restore_scheduler(state, index)
+        for index in range(len(self.others)):
+            self.restore_other(state, index)
         self.precision.load_state_dict(state["precision"])
         if self.outer is not None:
             self.outer.load_state_dict(state.get("outer"))
@@ -183,6 +195,12 @@ class TrainingState:
         """Restore the schedule that run.prepare got as number `index`, from 0; do nothing if the state has fewer."""
         if index < len(state["schedulers"]):
             self.schedulers[index].load_state_dict(state["schedulers"][index])
+
+    def restore_other(self, state: dict[str, Any], index: int) -> None:
+        """Restore another object that run.prepare got as number `index`, from 0; do nothing if the state has fewer."""
+        states = state.get("others", [])
+        if index < len(states):
+            self.others[index].load_state_dict(states[index])
 
 
 def parameters_of(optimizer: Optimizer) -> list[Tensor]:

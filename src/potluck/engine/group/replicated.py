@@ -101,6 +101,7 @@ class ReplicatedGroup:
 
     def announce(self, own: Announcement) -> Slice:
         connection, (session, attempt) = self._connection, self._under_way()
+        connection.model.check_passage()
         if not attempt.is_confirmed:
             connection.timer.lap("compute_s")
             session, attempt = self._confirm()

@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from potluck.core.errors import UsageError
 from potluck.engine.compute.fingerprint import fingerprint
 from potluck.engine.compute.frozen import FrozenPart, without
 from potluck.engine.compute.outer_step import OuterStep
@@ -48,8 +49,18 @@ class SharedModel:
     def exchange_in(self, *, this_pass: bool, is_alone: bool) -> None:
         """Set how the next pass runs: past DDP if alone, else through DDP, with all-reduce (`this_pass`) or without."""
         if self._passage is not None:
-            self._passage.is_straight = is_alone
+            self._passage.is_straight, self._passage.was_used = is_alone, False
         self.exchange.exchange_in(this_pass=this_pass and not is_alone)
+
+    def check_passage(self) -> None:
+        """Refuse a batch whose forward pass went past DDP: its gradients would stay on this machine."""
+        if self._passage is not None and not self._passage.was_used:
+            raise UsageError(
+                "the loss was not computed by the model that run.prepare returned, in training mode: its gradients "
+                "would not reach the other machines",
+                fix="call that model, not model.module or the model from before run.prepare, and model.train() first; "
+                "layers that are to stay in evaluation mode get layer.eval() after that",
+            )
 
     def heal(self, state: dict[str, Any]) -> None:
         """Replace this worker's state by a peer's, in the middle of a step."""
@@ -113,6 +124,9 @@ class Passage(nn.Module):
         # Not submodules: the model belongs to the script, and its parameters would be listed twice.
         object.__setattr__(self, "_ways", (exchanging, model))
         self.is_straight = False
+        self.was_used = False
+        """Whether there was a forward pass since `exchange_in`."""
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
+        self.was_used = True
         return self._ways[self.is_straight](*args, **kwargs)

@@ -42,6 +42,13 @@ class TrainingPosition:
             order.left_out = int(self._restored.get("left_out", 0))
         self._order = order
 
+    def go_on_after(self, step: int) -> None:
+        """Begin after `step` steps that the script has restored; what a resumed run has restored counts instead."""
+        if self.has_begun:
+            raise UsageError("run.go_on_after was called after training began", fix="call it before run.epochs")
+        if self._restored is None:
+            self.step = step
+
     def begin(self, num_epochs: int, max_steps: int | None) -> None:
         """Set the length of training, when the script calls run.epochs."""
         if num_epochs < 1 or (max_steps is not None and max_steps < 1):

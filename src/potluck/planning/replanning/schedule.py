@@ -23,8 +23,8 @@ class PlanCheck:
 
 
 # After a group forms or a machine's speed changes there are three early checks. A worker's first steps are not typical,
-# so the first two change the plan only for much, and the third makes a finer plan from all timings so far. Later a large
-# gain counts after a few checks and a small one after many: drifts of a few percent that pass are not worth following.
+# so the first two change the plan only for much, and the third makes a finer plan from all timings so far. Later a
+# large gain counts after a few checks, a small one after many: a drift of a few percent that passes moves nothing.
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
 _EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.25), 8: PlanCheck(LEAST_GAIN)}
 _LATE = PlanCheck(LEAST_GAIN, 0.35)
