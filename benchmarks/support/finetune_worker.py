@@ -27,10 +27,11 @@ SIZES = {"hidden_size": 256, "intermediate_size": 688, "num_hidden_layers": 6, "
 def make_model(what: str) -> nn.Module:
     """The same on every machine; with `what` "lora" only an adapter of it is trained."""
     torch.manual_seed(0)
-    base = LlamaForCausalLM(LlamaConfig(vocab_size=256, attn_implementation="eager", **SIZES))
+    base: nn.Module = LlamaForCausalLM(LlamaConfig(vocab_size=256, attn_implementation="eager", **SIZES))
     if what == "full":
         return base
-    return get_peft_model(base, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
+    adapted: nn.Module = get_peft_model(base, LoraConfig(r=8, lora_alpha=16, target_modules=["q_proj", "v_proj"]))
+    return adapted
 
 
 def read_lines(num_lines: int) -> list[Tensor]:
