@@ -261,6 +261,12 @@ def _start_options(args: TrainingArguments) -> dict[str, Any]:
 
 def _refuse(args: TrainingArguments) -> None:
     """Refuse settings that would be ignored, or would train otherwise than on one machine."""
+    if args.world_size > 1:
+        raise UsageError(
+            "TrainingArguments was made before potluck.integrations.transformers was imported, and has let Accelerate "
+            "connect the workers",
+            fix="import it at the top of the script",
+        )
     for name, is_set, fix in (
         ("deepspeed", args.deepspeed, "leave it out: every machine has the whole model"),
         ("fsdp", args.fsdp, "leave it out: every machine has the whole model"),
