@@ -2,15 +2,13 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from types import TracebackType
 from typing import Any, overload
 
-import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
-from torch.utils.data import TensorDataset
 
 from potluck.core.errors import UsageError
 from potluck.core.exchange_options import may_be_rounds
@@ -21,6 +19,7 @@ from potluck.engine.data.fetching import Collate
 from potluck.engine.data.loader import SharedLoader
 from potluck.engine.data.reading import dataset_and_collate, read_as
 from potluck.engine.full_memory import MemoryLimit
+from potluck.engine.other_loops import OtherLoops
 from potluck.engine.prepared import PreparedModel, PreparedOptimizer, PreparedScheduler
 from potluck.engine.preparing import Preparation
 from potluck.engine.steps.backward import BackwardPass
@@ -31,7 +30,7 @@ from potluck.events import types as events
 _LONGEST_LINE = 10_000
 
 
-class Run:
+class Run(OtherLoops):
     """One worker's part of a training run. Made by `potluck.start()`.
 
     A context manager; without `with`, the run closes when the process ends.
@@ -66,23 +65,6 @@ class Run:
     def step(self) -> int:
         """The number of committed optimizer steps since the run began, including those before a resume."""
         return self._progress.settled()
-
-    @property
-    def loss(self) -> float | None:
-        """The mean loss of the last committed step over all machines; None before it, or if it is not finite."""
-        return self._parts.journal.state.loss
-
-    @property
-    def writes(self) -> bool:
-        """Whether this worker saves files and prints for the script; if its machine is lost, another worker does."""
-        return self._parts.group.writes
-
-    def go_on_after(self, step: int) -> None:
-        """Count steps from `step`, whose state the script has loaded itself. A resumed run has its own step and state.
-
-        Call it after `prepare` and before `epochs`. Machines that have loaded nothing get the state of one that has.
-        """
-        self._progress.position.go_on_after(step)
 
     @overload
     def prepare(self, model: nn.Module, optimizer: Optimizer, /) -> tuple[PreparedModel, PreparedOptimizer]: ...
@@ -210,17 +192,6 @@ class Run:
             )
         )
         return values
-
-    def agree(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The values of one machine, on all machines that are at the same place of the script."""
-        if not values:
-            return {}
-        measured = {name: torch.tensor([value], dtype=torch.float64) for name, value in values.items()}
-        self._progress.settle_step()
-        one = TensorDataset(torch.zeros(1))
-        return evaluate(
-            one, lambda _: measured, group=self._parts.group, device=self.device, batch=1, seed=self.seed, collate=None
-        )
 
     def log(self, **values: float | Tensor) -> None:
         """Write your own numbers into the run's event file."""

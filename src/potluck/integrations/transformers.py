@@ -21,7 +21,7 @@ from transformers import Trainer, TrainingArguments, set_seed
 from transformers.optimization import GreedyLR
 from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, get_last_checkpoint
 
-from potluck.core.environment import hide_ranks, read_launch
+from potluck.core.environment import hide_ranks, read_environment, read_launch
 from potluck.core.errors import UsageError
 from potluck.engine.data.loader import SharedLoader
 from potluck.engine.prepared import PreparedModel, PreparedScheduler
@@ -231,9 +231,13 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
         if self.run.writes:
             super()._save_checkpoint(*args, **kwargs)
 
-    def save_model(self, *args: Any, **kwargs: Any) -> None:
-        if self.run.writes:
-            super().save_model(*args, **kwargs)
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        if not self.run.writes:
+            return
+        super().save_model(output_dir, _internal_call=_internal_call)
+        if not _internal_call:
+            folder = Path(output_dir or self.args.output_dir).absolute()
+            self.run.say(f"{read_environment().machine}: the model is saved in {folder}")
 
     def log(self, logs: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         super().log(logs, *args, **kwargs)

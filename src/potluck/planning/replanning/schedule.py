@@ -26,7 +26,7 @@ class PlanCheck:
 # so the first two change the plan only for much, and the third makes a finer plan from all timings so far. Later a
 # large gain counts after a few checks, a small one after many: a drift of a few percent that passes moves nothing.
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
-_EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.25), 8: PlanCheck(LEAST_GAIN)}
+_EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.15), 8: PlanCheck(LEAST_GAIN)}
 _LATE = PlanCheck(LEAST_GAIN, 0.35)
 # A round is many steps, so that its timings are steady, and a machine that is late at its end is late by many steps.
 _OF_ROUND = PlanCheck(0.01)
