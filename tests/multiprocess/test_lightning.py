@@ -100,7 +100,7 @@ def test_the_example_learns(workplace):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=True)
     (line,) = (line for line in done.stdout.splitlines() if line.startswith("loss "))  # once, not once a worker
-    assert float(line.split()[-1]) > 0.9
+    assert float(line.split()[-1]) > 0.85
     (folder,) = (workplace / "experiments").iterdir()
     records = [one.event for file in sorted((folder / "events").iterdir()) for one in read_records(file)]
     commits = [one for one in records if isinstance(one, StepCommitted)]

@@ -14,6 +14,7 @@ from typing import Any, cast
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
+from lightning.pytorch.plugins.precision import Precision
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_only
@@ -27,6 +28,7 @@ from potluck.engine.data.loader import SharedLoader
 from potluck.engine.prepared import PreparedScheduler
 from potluck.engine.run import Run
 from potluck.engine.start import start
+from potluck.integrations.trainer_data import loader_arguments
 
 hide_ranks()  # Lightning would connect to the other workers itself
 
@@ -87,9 +89,19 @@ class PotluckStrategy(Strategy):
                 fix="use one optimizer with several parameter groups",
             )
         self.model = self._run.prepare(module)
+        if self._run.step and trainer.ckpt_path:
+            raise UsageError(
+                f"the run goes on from its own checkpoint after step {self._run.step}, and fit has a ckpt_path too",
+                fix="leave ckpt_path out, or start a new run",
+            )
         self.optimizers = [self._run.prepare(optimizer) for optimizer in self.optimizers]
         self._run.prepare(_Stopping(trainer))
         for config in self.lr_scheduler_configs:
+            if config.reduce_on_plateau:
+                raise UsageError(
+                    "ReduceLROnPlateau follows numbers that differ from machine to machine",
+                    fix="use a schedule of steps or epochs",
+                )
             prepared: PreparedScheduler = self._run.prepare(config.scheduler)
             assert prepared.inner is config.scheduler
         cast(Any, rank_zero_only).rank = 0 if self._run.writes else 1
@@ -99,31 +111,29 @@ class PotluckStrategy(Strategy):
         trainer = cast(LightningModule, self.lightning_module).trainer
         if not trainer.training or self._steps is not None:
             return dataloader
-        loader = cast(Any, dataloader)
-        batch = loader.batch_size * trainer.accumulate_grad_batches
-        settings: dict[str, Any] = {"num_workers": loader.num_workers, "collate_fn": loader.collate_fn}
-        sampler = loader.sampler
-        match type(sampler):
-            case torch.utils.data.SequentialSampler:
-                settings["shuffle"] = False
-            case torch.utils.data.RandomSampler:
-                settings["shuffle"] = True
-            case _:
-                settings["sampler"] = sampler
+        arguments = loader_arguments(cast(Any, dataloader), trainer.accumulate_grad_batches, max(0, trainer.max_steps))
+        if arguments.get("num_samples") == 0:
+            raise UsageError("the training data has no length, and the Trainer no max_steps", fix="set max_steps")
         trainer.accumulate_grad_batches = 1  # the run's step is all of them
-        shared = self.run.loader(loader.dataset, global_batch=batch, drop_last=loader.drop_last, **settings)
+        shared = self.run.loader(**arguments)
         self._steps = _Steps(self.run, shared, trainer)
         return self._steps
 
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         assert self._steps is not None
-        batch = self.batch_to_device(self._steps.batch)
+        module = cast(LightningModule, self.lightning_module)
+        if len(cast(Any, module.trainer.fit_loop)._combined_loader.flattened) > 1:
+            raise UsageError("there are several training DataLoaders", fix="put the data into one dataset")
+        batch = self.batch_to_device(module._on_before_batch_transfer(self._steps.batch))
         return super().training_step(batch, *args[1:], **kwargs)
 
     def backward(self, closure_loss: Tensor, *_: Any, **__: Any) -> Tensor:
         assert self._steps is not None
+        module = cast(LightningModule, self.lightning_module)
+        # The hooks of Lightning's backward, without the loss scale of a plugin: the run has its own.
+        closure_loss = Precision.pre_backward(self.precision_plugin, closure_loss, module)
         self.run.backward(closure_loss, count=None if self._count is None else self._count(self._steps.batch))
-        return closure_loss
+        return Precision.post_backward(self.precision_plugin, closure_loss, module)
 
     def optimizer_step(self, optimizer: Optimizer, closure: Callable[[], Any], *_: Any, **__: Any) -> Any:
         """All micro-batches of a step, and all of it again if a machine is lost in it."""
@@ -176,6 +186,7 @@ class _Steps:
     def __iter__(self) -> Iterator[Any]:
         epoch = self._next_epoch()
         if epoch is None:
+            self._trainer.should_stop = True  # the run has ended, on machines that this one has not followed
             return
         _set_epoch(self._trainer, epoch)
         self._batches = cast(Generator[Any, None, None], iter(self._loader))
@@ -193,9 +204,21 @@ class _Steps:
         return True
 
     def count_step(self) -> None:
-        """Make Lightning's global_step the run's: of a machine that joins, it is that of the others."""
-        steps = self._trainer.fit_loop.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
-        steps.ready, steps.completed = self._run.step, self._run.step - 1  # Lightning counts this step itself
+        """Make Lightning's counters the run's: those of a machine that joins or is resumed are the others'.
+
+        Lightning itself counts this step as processed and completed afterwards.
+        """
+        fit, run = cast(Any, self._trainer.fit_loop), self._run
+        steps = fit.epoch_loop.automatic_optimization.optim_progress.optimizer.step.total
+        steps.ready, steps.completed = run.step, run.step - 1
+        epoch, before = divmod(run.step + self._loader.order.left_out - 1, len(self))
+        batches = fit.epoch_loop.batch_progress
+        if batches.current.ready != before + 1:
+            _set_epoch(self._trainer, epoch)
+            batches.current.ready = batches.current.started = fit._data_fetcher.fetched = before + 1
+            batches.current.processed = batches.current.completed = before
+            batches.is_last_batch = fit._data_fetcher.done = before + 1 >= self._trainer.num_training_batches
+        cast(Any, rank_zero_only).rank = 0 if run.writes else 1
 
     def end(self) -> None:
         """End training: the run saves its last checkpoint."""
@@ -242,9 +265,9 @@ def _refuse(trainer: Trainer, module: LightningModule) -> str:
     precision = str(trainer.precision)
     if precision not in _PRECISIONS:
         raise UsageError(f"precision={precision!r} is not known to Potluck", fix=f"use one of {', '.join(_PRECISIONS)}")
-    if not module.automatic_optimization:
+    if not module.automatic_optimization or type(module).backward is not LightningModule.backward:
         raise UsageError(
-            f"{type(module).__name__} has automatic_optimization=False",
+            f"{type(module).__name__} has automatic_optimization=False, or a backward of its own",
             fix="write the loop with potluck.start: see docs/training-script.md",
         )
     if cast(Any, trainer).reload_dataloaders_every_n_epochs:

@@ -1,6 +1,5 @@
 """The data of a Hugging Face Trainer, in the terms of `run.loader` and `run.evaluate`."""
 
-import math
 from collections.abc import Iterator, Sized
 from typing import Any, cast
 
@@ -67,19 +66,27 @@ class FirstSamples(Sampler[int]):
 
 
 class Batches(Dataset[Any]):
-    """The batches of a dataset, in its own order, as the samples of a dataset: `run.evaluate` shares out these."""
+    """A DataLoader's batches with their sizes, as the samples of a dataset: `run.evaluate` shares out these."""
 
-    def __init__(self, dataset: Any, batch: int, collate: Collate) -> None:
-        self._dataset = dataset
-        self._batch = batch
-        self._collate = collate
+    def __init__(self, loader: "DataLoader[Any]") -> None:
+        self._dataset: Any = loader.dataset
+        self._collate: Collate = loader.collate_fn
+        self._indices = [list(batch) for batch in cast(Any, loader.batch_sampler)]
 
     def __len__(self) -> int:
-        return math.ceil(len(self._dataset) / self._batch)
+        return len(self._indices)
 
-    def __getitem__(self, index: int) -> Any:
-        first = index * self._batch
-        return self._collate([self._dataset[i] for i in range(first, min(first + self._batch, len(self._dataset)))])
+    def __getitem__(self, index: int) -> tuple[Any, int]:
+        indices = self._indices[index]
+        return self._collate([self._dataset[i] for i in indices]), len(indices)
+
+
+def has_fixed_batches(loader: "DataLoader[Any]") -> bool:
+    """Whether every machine's loader has the same batches in the same order."""
+    if isinstance(loader.dataset, IterableDataset) or type(loader.batch_sampler) is not BatchSampler:
+        return False
+    sampler = loader.batch_sampler.sampler
+    return type(sampler) is SequentialSampler or getattr(sampler, "generator", None) is not None
 
 
 def only(batches: list[Any]) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
-_OF_THIS_MACHINE = ("is_local_process_zero", "is_world_process_zero")
+_OF_THIS_MACHINE = ("is_local_process_zero", "is_world_process_zero", "best_model_checkpoint")
 
 
 class TrainerProgress:

@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
-from torch.utils.data import DataLoader, IterableDataset
+from torch.utils.data import DataLoader
 from transformers import Trainer, TrainingArguments, set_seed
 from transformers.optimization import GreedyLR
 from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, get_last_checkpoint
@@ -26,7 +26,7 @@ from potluck.core.errors import UsageError
 from potluck.engine.data.loader import SharedLoader
 from potluck.engine.prepared import PreparedModel, PreparedScheduler
 from potluck.engine.start import start
-from potluck.integrations.trainer_data import Batches, batch_of, loader_arguments, only
+from potluck.integrations.trainer_data import Batches, batch_of, has_fixed_batches, loader_arguments, only
 from potluck.integrations.trainer_progress import TrainerProgress
 
 hide_ranks()  # TrainingArguments would let Accelerate connect to the other workers
@@ -88,6 +88,16 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
         self, max_steps: int, train_dataloader: "DataLoader[Any]", resume_from_checkpoint: str | None
     ) -> tuple[nn.Module, SharedLoader]:
         super()._prepare_for_training(max_steps, train_dataloader, resume_from_checkpoint)
+        if batch_of(train_dataloader) not in (self._train_batch_size, None):
+            raise UsageError(
+                f"{type(self).__name__} makes batches of its own for its DataLoader: Potluck cannot split them",
+                fix="use a Trainer whose batches have per_device_train_batch_size samples, such as SFTTrainer",
+            )
+        if isinstance(self.lr_scheduler, (ReduceLROnPlateau, GreedyLR)) and self.compute_metrics is not None:
+            raise UsageError(
+                "a schedule that follows compute_metrics may take another turn on each machine",
+                fix="leave compute_metrics out, so that the machines share one eval_loss, or use another schedule",
+            )
         run, arguments = self.run, loader_arguments(train_dataloader, self.args.gradient_accumulation_steps, max_steps)
         schedule: PreparedScheduler
         self.model_wrapped, self.optimizer, schedule = run.prepare(self.model, self.optimizer, self.lr_scheduler)
@@ -117,7 +127,9 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
         assert self._epochs is not None
         if self._epoch is None:
             self._epoch = next(self._epochs, -1)
-        while self._epoch == epoch:
+        if self._epoch < 0:
+            self.control.should_training_stop = True  # the run has ended, on machines that this one has not followed
+        while 0 <= self._epoch <= epoch:
             told: dict[str, Any] = {"model": model, "trial": trial, "ignore_keys_for_eval": ignore_keys_for_eval}
             noted = {**told, "epoch": epoch, "start_time": start_time}
             norm, rate = self._train_epoch(train_dataloader, steps_in_epoch, noted)
@@ -144,9 +156,10 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
             if norm is None:
                 self.control = self.callback_handler.on_substep_end(self.args, self.state, self.control)
                 continue
-            before, rate = self.run.step, self._get_learning_rate()
+            before = self.run.step
             self.control = self.callback_handler.on_pre_optimizer_step(self.args, self.state, self.control)
             self.optimizer.step()
+            rate = self._get_learning_rate()
             self.control = self.callback_handler.on_optimizer_step(self.args, self.state, self.control)
             told["model"].zero_grad()
             if self.run.step == before:
@@ -162,10 +175,11 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
     def _add_gradients(self, model: nn.Module, inputs: Any) -> Tensor | None:
         """Forward and backward pass of one micro-batch; after the last one of a step, the norm of the mean gradient."""
         items = self._get_num_items_in_batch([inputs], self.run.device)
-        self._count = None if items is None else torch.as_tensor(items)
+        told = None if items is None else torch.as_tensor(items)
+        self._count = _count_tokens(inputs, shifted=self._loss_shifts_labels) if told is None else told
         self.current_gradient_accumulation_steps = 1
         # A micro-batch without one label counts nothing; its loss must still be a number.
-        self.training_step(model, inputs, None if self._count is None else self._count.clamp(min=1))
+        self.training_step(model, inputs, None if told is None else told.clamp(min=1))
         self.current_flos += float(self.floating_point_ops(inputs))
         self._track_num_input_tokens(inputs)
         return self.run.clip_gradients(self.args.max_grad_norm or math.inf)
@@ -186,7 +200,8 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
         if run.loss is None and self.args.logging_nan_inf_filter:
             self._tr_loss += self._tr_loss / (1 + state.global_step - self._globalstep_last_logged)
         else:
-            self._tr_loss += (math.nan if run.loss is None else run.loss) * (run.step - before)
+            # A machine that has joined in this step has the others' sum by now, up to their global_step.
+            self._tr_loss += (math.nan if run.loss is None else run.loss) * max(1, run.step - state.global_step)
         state.global_step, state.epoch = run.step, epoch
         state.is_world_process_zero = state.is_local_process_zero = run.writes
         self.control = self.callback_handler.on_step_end(self.args, state, self.control)
@@ -206,18 +221,17 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
     ) -> EvalLoopOutput:
         """The mean loss, by all machines together; predictions, by each machine for itself."""
         shared = self.is_in_train and self._epoch is not None and self.run.step > 0
-        batch = None if isinstance(dataloader.dataset, IterableDataset) else batch_of(dataloader)
-        if shared and prediction_loss_only and batch is not None:
+        if shared and prediction_loss_only and has_fixed_batches(dataloader):
             model = self._wrap_model(self.model, training=False)
 
-            def measure(inputs: Any) -> dict[str, Tensor]:
+            def measure(inputs: Any, num_rows: int) -> dict[str, Tensor]:
                 loss, _, _ = self.prediction_step(model, inputs, prediction_loss_only=True, ignore_keys=ignore_keys)
                 if loss is None:
                     raise UsageError("the evaluation data has no labels", fix="leave eval_dataset out, or add labels")
-                return {"loss": loss.reshape(1).expand(_num_rows(inputs))}
+                counts = bool(loss.isfinite().all()) or not self.args.logging_nan_inf_filter
+                return {"loss": loss.reshape(1).expand(num_rows if counts else 0)}
 
-            batches = Batches(dataloader.dataset, batch, dataloader.collate_fn)
-            values = self.run.evaluate(batches, measure, name=metric_key_prefix, batch=1, collate=only)
+            values = self.run.evaluate(Batches(dataloader), measure, name=metric_key_prefix, batch=1, collate=only)
             metrics = {f"{metric_key_prefix}_loss": values["loss"]}
             return EvalLoopOutput(None, None, metrics, len(cast(Any, dataloader.dataset)))
         output = super().evaluation_loop(dataloader, description, prediction_loss_only, ignore_keys, metric_key_prefix)
@@ -275,7 +289,11 @@ def _refuse(args: TrainingArguments) -> None:
         ("deepspeed", args.deepspeed, "leave it out: every machine has the whole model"),
         ("fsdp", args.fsdp, "leave it out: every machine has the whole model"),
         ("torch_compile", args.torch_compile, "leave it out, and run: potluck profile --compile"),
-        ("auto_find_batch_size", args.auto_find_batch_size, "leave it out: a share that does not fit is cut"),
+        (
+            "auto_find_batch_size",
+            args.auto_find_batch_size,
+            "leave it out, and set a per_device_train_batch_size that fits everywhere",
+        ),
     ):
         if is_set:
             raise UsageError(f"TrainingArguments has {name}, which a Trainer on Potluck cannot use", fix=fix)
@@ -296,5 +314,9 @@ def _bare(model: nn.Module) -> nn.Module:
     return model.module if isinstance(model, PreparedModel) else model
 
 
-def _num_rows(inputs: Any) -> int:
-    return next(len(value) for value in inputs.values() if isinstance(value, Tensor) and value.dim())
+def _count_tokens(inputs: Any, *, shifted: bool) -> Tensor | None:
+    """How many tokens the loss of a model that is not told is a mean over; None if it is a mean over samples."""
+    labels = inputs.get("labels") if hasattr(inputs, "get") else None
+    if not isinstance(labels, Tensor) or labels.dim() != 2 or labels.is_floating_point():
+        return None
+    return (labels[:, 1:] if shifted else labels).ne(-100).sum()
