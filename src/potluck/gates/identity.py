@@ -64,12 +64,13 @@ def load_or_make(folder: Path) -> Identity:
 def _check_own_signature(pem: str) -> None:
     """ValueError if a certificate was changed: one changed letter may leave it readable, but others do not know it."""
     from cryptography import x509  # noqa: PLC0415
-    from cryptography.exceptions import InvalidSignature  # noqa: PLC0415
+    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm  # noqa: PLC0415
 
-    certificate = x509.load_pem_x509_certificate(pem.encode())
     try:
+        certificate = x509.load_pem_x509_certificate(pem.encode())
         certificate.verify_directly_issued_by(certificate)
-    except (InvalidSignature, TypeError):
+    except (InvalidSignature, TypeError, UnsupportedAlgorithm, x509.InvalidVersion):
+        # A changed letter may also name an algorithm or a version that there is not.
         raise ValueError("the certificate is not as it was made") from None
 
 

@@ -45,3 +45,18 @@ def test_another_machines_key_does_not_fit(tmp_path):
     (tmp_path / "identity" / "key.pem").write_text(make_certificate()[1])
     with pytest.raises(GateError):
         load_or_make(tmp_path / "identity")
+
+
+def test_no_changed_byte_is_a_traceback(tmp_path):
+    """Some changes name an algorithm or a version that there is not."""
+    identity = load_or_make(tmp_path)
+    der = ssl.PEM_cert_to_DER_cert(identity.certificate)
+    refused = 0
+    for place in range(len(der)):
+        changed = bytes([*der[:place], der[place] ^ 1, *der[place + 1 :]])
+        identity.certificate_file.write_text(ssl.DER_cert_to_PEM_cert(changed))
+        try:
+            load_or_make(tmp_path)
+        except GateError:
+            refused += 1
+    assert refused > 0.98 * len(der)
