@@ -106,8 +106,12 @@ def speeds_of(output: str) -> list[dict[str, float]]:
 def wait_for(crew: LabCrew, name: str, step: int) -> int:
     """Until the machine's worker has committed so many steps; return how many it has."""
     while (made := len(crew.records(name))) < step:
-        if crew.workers[name].returncode is not None:
-            raise LabError(f"the worker on {name} has ended:\n{crew.workers[name].output}", fix="see its traceback")
+        for other, worker in crew.workers.items():
+            if worker.returncode is not None:
+                raise LabError(
+                    f"the worker on {other} has ended, while {name} was to make step {step}:\n{worker.output[-2000:]}",
+                    fix="more --steps, or see its traceback",
+                )
         time.sleep(0.05)
     return made
 
