@@ -132,7 +132,7 @@ def read_launch(master: tuple[str, int] | None = None, quota: int | None = None)
     """
     get = os.environ.get
     lighthouse, (gate, gate_run) = get("POTLUCK_LIGHTHOUSE"), read_gate()
-    variables = {**os.environ, **_hidden_ranks}
+    variables = _with_hidden_ranks()
     ranks = read_ranks(variables, master) if lighthouse is None else ranks_at_lighthouse(variables)
     return Launch(
         lighthouse=lighthouse,
@@ -164,7 +164,7 @@ def read_threads(quota: int | None = None) -> int | None:
     get = os.environ.get
     threads = int(get("POTLUCK_THREADS") or 0)
     if not threads and get("TORCHELASTIC_RUN_ID"):
-        threads = _threads_of_each(int(_hidden_ranks.get("LOCAL_WORLD_SIZE") or get("LOCAL_WORLD_SIZE") or 1), quota)
+        threads = _threads_of_each(int(_with_hidden_ranks().get("LOCAL_WORLD_SIZE") or 1), quota)
     return threads or None
 
 
@@ -221,6 +221,10 @@ def hide_ranks() -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"):
         if name in os.environ:
             _hidden_ranks[name] = os.environ.pop(name)
+
+
+def _with_hidden_ranks() -> dict[str, str]:
+    return {**os.environ, **_hidden_ranks}
 
 
 def become_worker(variables: Mapping[str, str]) -> None:

@@ -23,6 +23,11 @@ class OtherLoops:
         return self._parts.journal.state.loss
 
     @property
+    def has_gradients(self) -> bool:
+        """Whether the open step's last micro-batch has had its backward pass: gradients are the global mean."""
+        return self._progress.current_step("run.has_gradients").has_all_gradients
+
+    @property
     def writes(self) -> bool:
         """Whether this worker saves files and prints for the script; if its machine is lost, another worker does."""
         return self._parts.group.writes

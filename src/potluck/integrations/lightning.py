@@ -9,6 +9,7 @@ split over the machines, and cut into micro-batches where a share does not fit i
 """
 
 from collections.abc import Callable, Generator, Iterator
+from functools import cached_property
 from typing import Any, cast
 
 import torch
@@ -60,7 +61,7 @@ class PotluckStrategy(Strategy):
             raise UsageError("there is no run before trainer.fit", fix="read trainer.strategy.run in or after fit")
         return self._run
 
-    @property
+    @cached_property
     def root_device(self) -> torch.device:
         launch = read_launch()
         return choose_device(self._options.get("device"), launch.local_rank, launch.device)
@@ -122,8 +123,6 @@ class PotluckStrategy(Strategy):
     def training_step(self, *args: Any, **kwargs: Any) -> Any:
         assert self._steps is not None
         module = cast(LightningModule, self.lightning_module)
-        if len(cast(Any, module.trainer.fit_loop)._combined_loader.flattened) > 1:
-            raise UsageError("there are several training DataLoaders", fix="put the data into one dataset")
         batch = self.batch_to_device(module._on_before_batch_transfer(self._steps.batch))
         return super().training_step(batch, *args[1:], **kwargs)
 
@@ -141,7 +140,7 @@ class PotluckStrategy(Strategy):
         module = cast(LightningModule, self.lightning_module)
         while True:
             loss = closure()
-            if self.run.clip_gradients(float("inf")) is not None:
+            if self.run.has_gradients:
                 self.precision_plugin._after_closure(module, optimizer)
                 before = self.run.step
                 optimizer.step()
@@ -184,6 +183,8 @@ class _Steps:
         return len(self._loader)
 
     def __iter__(self) -> Iterator[Any]:
+        if len(cast(Any, self._trainer.fit_loop)._combined_loader.flattened) > 1:
+            raise UsageError("there are several training DataLoaders", fix="put the data into one dataset")
         epoch = self._next_epoch()
         if epoch is None:
             self._trainer.should_stop = True  # the run has ended, on machines that this one has not followed

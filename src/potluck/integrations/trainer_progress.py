@@ -8,7 +8,8 @@ from typing import Any
 from transformers import Trainer
 from transformers.trainer_callback import ExportableState
 
-_OF_THIS_MACHINE = ("is_local_process_zero", "is_world_process_zero", "best_model_checkpoint")
+# Of this machine only; and callbacks, whose states have a place of their own.
+_LEFT_OUT = ("is_local_process_zero", "is_world_process_zero", "best_model_checkpoint", "stateful_callbacks")
 
 
 class TrainerProgress:
@@ -23,9 +24,9 @@ class TrainerProgress:
 
     def state_dict(self) -> dict[str, Any]:
         trainer = self._trainer
-        state = dataclasses.asdict(dataclasses.replace(trainer.state, stateful_callbacks={}))
+        names = (field.name for field in dataclasses.fields(trainer.state) if field.name not in _LEFT_OUT)
         return {
-            "trainer": json.dumps({name: value for name, value in state.items() if name not in _OF_THIS_MACHINE}),
+            "trainer": json.dumps({name: getattr(trainer.state, name) for name in names}),
             "callbacks": json.dumps({name: one.state()["attributes"] for name, one in self._callbacks()}),
             "loss_since_log": float(getattr(trainer, "_tr_loss", 0.0)),
             "loss_before_log": float(getattr(trainer, "_total_loss_scalar", 0.0)),
@@ -35,8 +36,7 @@ class TrainerProgress:
     def load_state_dict(self, state: dict[str, Any], /) -> None:
         trainer = self._trainer
         for name, value in json.loads(state["trainer"]).items():
-            if name != "stateful_callbacks":
-                setattr(trainer.state, name, value)
+            setattr(trainer.state, name, value)
         attributes = json.loads(state["callbacks"])
         for name, callback in self._callbacks():
             for attribute, value in attributes.get(name, {}).items():

@@ -17,20 +17,22 @@ import torch
 from torch import Tensor, nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau
 from torch.utils.data import DataLoader
-from transformers import Trainer, TrainingArguments, set_seed
+from transformers import Trainer, set_seed
 from transformers.optimization import GreedyLR
-from transformers.trainer_utils import EvalLoopOutput, SaveStrategy, get_last_checkpoint
+from transformers.trainer_utils import EvalLoopOutput, get_last_checkpoint
 
 from potluck.core.environment import hide_ranks, read_environment, read_launch
 from potluck.core.errors import UsageError
 from potluck.engine.data.loader import SharedLoader
 from potluck.engine.prepared import PreparedModel, PreparedScheduler
 from potluck.engine.start import start
+from potluck.integrations.trainer_arguments import check_arguments, start_options
 from potluck.integrations.trainer_data import Batches, batch_of, has_fixed_batches, loader_arguments, only
 from potluck.integrations.trainer_progress import TrainerProgress
 
 hide_ranks()  # TrainingArguments would let Accelerate connect to the other workers
 
+FOLLOWS_METRICS = (ReduceLROnPlateau, GreedyLR)  # the Trainer moves these schedules after an evaluation
 AnyTrainer = TypeVar("AnyTrainer", bound=Trainer)
 
 
@@ -54,8 +56,8 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
     control: Any
 
     def create_accelerator_and_postprocess(self) -> None:
-        _refuse(self.args)
-        self.run = start(**{**_start_options(self.args), **self.start_options})
+        check_arguments(self.args)
+        self.run = start(**{**start_options(self.args), **self.start_options})
         # What these were computed to be: the first card. The run may use another one here.
         self.args.__dict__["_setup_devices"] = self.args.distributed_state.device = self.run.device
         self.args._n_gpu = min(1, self.args.n_gpu)  # the run has a worker for each card
@@ -93,7 +95,7 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
                 f"{type(self).__name__} makes batches of its own for its DataLoader: Potluck cannot split them",
                 fix="use a Trainer whose batches have per_device_train_batch_size samples, such as SFTTrainer",
             )
-        if isinstance(self.lr_scheduler, (ReduceLROnPlateau, GreedyLR)) and self.compute_metrics is not None:
+        if isinstance(self.lr_scheduler, FOLLOWS_METRICS) and self.compute_metrics is not None:
             raise UsageError(
                 "a schedule that follows compute_metrics may take another turn on each machine",
                 fix="leave compute_metrics out, so that the machines share one eval_loss, or use another schedule",
@@ -130,13 +132,11 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
         if self._epoch < 0:
             self.control.should_training_stop = True  # the run has ended, on machines that this one has not followed
         while 0 <= self._epoch <= epoch:
-            told: dict[str, Any] = {"model": model, "trial": trial, "ignore_keys_for_eval": ignore_keys_for_eval}
-            noted = {**told, "epoch": epoch, "start_time": start_time}
-            norm, rate = self._train_epoch(train_dataloader, steps_in_epoch, noted)
+            told: dict[str, Any] = {"model": model, "epoch": epoch, "start_time": start_time, "trial": trial}
+            told["ignore_keys_for_eval"] = ignore_keys_for_eval
+            norm, rate = self._train_epoch(train_dataloader, steps_in_epoch, told)
             self.control = self.callback_handler.on_epoch_end(self.args, self.state, self.control)
-            self._maybe_log_save_evaluate(
-                self._tr_loss, norm, epoch=epoch, start_time=start_time, learning_rate=rate, **told
-            )
+            self._maybe_log_save_evaluate(self._tr_loss, norm, learning_rate=rate, **told)
             if self.control.should_training_stop and self.state.global_step < self.state.max_steps:
                 return  # all machines stop here: they have the same metrics and the same callbacks
             self._epoch = next(self._epochs, -1)
@@ -195,7 +195,7 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
                 f"resume_from_checkpoint: no machine has a checkpoint in {self.args.output_dir}",
                 fix="start on the machine that has it, or leave resume_from_checkpoint out",
             )
-        if not isinstance(self.lr_scheduler, (ReduceLROnPlateau, GreedyLR)):  # these move after an evaluation
+        if not isinstance(self.lr_scheduler, FOLLOWS_METRICS):
             self._schedule.step()
         if run.loss is None and self.args.logging_nan_inf_filter:
             self._tr_loss += self._tr_loss / (1 + state.global_step - self._globalstep_last_logged)
@@ -263,40 +263,6 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
 
     def is_world_process_zero(self) -> bool:
         return self.run.writes
-
-
-def _start_options(args: TrainingArguments) -> dict[str, Any]:
-    """The Trainer's settings as those of `potluck.start`."""
-    in_steps = args.save_strategy == SaveStrategy.STEPS and args.save_steps >= 1
-    return {
-        "seed": args.seed,
-        "micro_batch": args.per_device_train_batch_size,
-        "mixed_precision": args.mixed_precision,
-        "checkpoint_every": int(args.save_steps) if in_steps else None,
-        "device": "cpu" if args.use_cpu else None,
-    }
-
-
-def _refuse(args: TrainingArguments) -> None:
-    """Refuse settings that would be ignored, or would train otherwise than on one machine."""
-    if args.world_size > 1:
-        raise UsageError(
-            "TrainingArguments was made before potluck.integrations.transformers was imported, and has let Accelerate "
-            "connect the workers",
-            fix="import it at the top of the script",
-        )
-    for name, is_set, fix in (
-        ("deepspeed", args.deepspeed, "leave it out: every machine has the whole model"),
-        ("fsdp", args.fsdp, "leave it out: every machine has the whole model"),
-        ("torch_compile", args.torch_compile, "leave it out, and run: potluck profile --compile"),
-        (
-            "auto_find_batch_size",
-            args.auto_find_batch_size,
-            "leave it out, and set a per_device_train_batch_size that fits everywhere",
-        ),
-    ):
-        if is_set:
-            raise UsageError(f"TrainingArguments has {name}, which a Trainer on Potluck cannot use", fix=fix)
 
 
 def _find_checkpoint(asked: str | bool, output_dir: str | None) -> str | None:
