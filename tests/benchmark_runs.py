@@ -36,6 +36,7 @@ BY_TESTS_OF_THEIR_OWN = {
     "links": "tests/lab/test_link_sweep_lab.py",
     "outsider": "tests/lab/test_outsider.py",
     "service_siege": "tests/lab/test_outsider.py",
+    "shared_data": "tests/lab/test_shared_data.py",
     "soak": "tests/lab/test_soak.py",
 }
 

@@ -22,11 +22,17 @@ if TYPE_CHECKING:
     from potluck.engine.run import Run
     from potluck.engine.start import start
     from potluck.engine.steps.stopping import Stopped
+    from potluck.sharing.folders import data_dir
 
-__all__ = ["PotluckError", "Run", "Stopped", "__version__", "start"]
+__all__ = ["PotluckError", "Run", "Stopped", "__version__", "data_dir", "start"]
 
 # These names need torch, which takes seconds to import: `__getattr__` imports each one at its first use.
-_LAZY = {"Run": "potluck.engine.run", "Stopped": "potluck.engine.steps.stopping", "start": "potluck.engine.start"}
+_LAZY = {
+    "Run": "potluck.engine.run",
+    "Stopped": "potluck.engine.steps.stopping",
+    "data_dir": "potluck.sharing.folders",
+    "start": "potluck.engine.start",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_the_script_logs_the_same_before_and_after_alone_together_and_resumed(wo
 
 
 @pytest.mark.timeout(300)
-def test_trls_trainer_logs_the_same_on_two_workers(workplace):
+def test_trls_trainer_logs_the_same_on_two_workers_and_resumed(workplace):
     """The plain script is the example without Potluck's two lines."""
     text = (EXAMPLES / "finetune_trl.py").read_text()
     assert len(text.splitlines()) < 80
@@ -79,3 +80,13 @@ def test_trls_trainer_logs_the_same_on_two_workers(workplace):
     assert sum(name == "loss" for _, name in wanted) == 6
     run("finetune_trl.py", "--output", "together", launch=TORCHRUN)
     check_same(logged(workplace / "together"), wanted)
+
+    # The last half in another run, from the Trainer's checkpoint of the first.
+    resumed = workplace / "resumed_trl.py"
+    begun = text.replace('report_to="none",', 'report_to="none", save_steps=6,')
+    resumed.write_text(begun)
+    run(resumed, "--output", "halves", launch=TORCHRUN)
+    shutil.rmtree(workplace / "halves" / "checkpoint-12")
+    resumed.write_text(begun.replace("trainer.train()", "trainer.train(resume_from_checkpoint=True)"))
+    run(resumed, "--output", "halves", launch=TORCHRUN)
+    check_same(logged(workplace / "halves"), wanted)

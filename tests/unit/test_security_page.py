@@ -22,6 +22,12 @@ PROTECTED = {
     "the host's HTTPS service": [OUTSIDER, f"{SERVICE}only_the_version_can_be_asked_without_a_credential"],
     "the host's wheel": [f"{GATES}handing_out.py::test_without_the_key_there_is_no_answer"],
     "workers, their stores, torchft's managers": [OUTSIDER],
+    "A machine sends files of a folder only": [
+        "tests/multiprocess/test_sharing.py::test_only_a_folder_that_somebody_here_has_shared_is_sent"
+    ],
+    "Files that arrive are written below": [
+        f"{UNIT}sharing/test_catalogue.py::test_paths_stay_inside_the_folder",
+    ],
     "the host's announcement": [f"{MEETING}invitation.py::test_an_invitation_does_not_show_its_token_by_accident"],
     "The line that `potluck host` prints holds": [
         f"{CLAIMS}the_line_holds_128_bits_of_token_and_128_bits_of_sha_256",

@@ -144,6 +144,7 @@ def train_together(
         return None
     check_devices_are_here(placement.devices)
     from potluck.cli.following import follow_run
+    from potluck.cli.sharing import share_data_dir
     from potluck.core.settings import given_values
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
@@ -155,7 +156,8 @@ def train_together(
     with ClusterClient(Home(home_dir)) as cluster:
         state = _send_state(cluster, Path(asked["resume_from"])) if asked.get("resume_from") else None
         here = cluster.membership.machine
-        started = cluster.start(placement.request(RunTask(settings=asked), here, state=state))
+        shared = share_data_dir(cluster, Home(home_dir), asked.get("data_dir"), print)
+        started = cluster.start(placement.request(RunTask(settings=asked, data=shared), here, state=state))
         return follow_run(cluster, started, log_to)
 
 

@@ -142,5 +142,24 @@ def runs_lines(status: dict[str, Any]) -> Text:
                 pace = f"plain, on {listed(list(run['workers']))}; what it prints: potluck logs {run['run']}"
             lines.append(f"run {run['run']} ({run['what']}, by {run['started_by']}): {run['state']}, {pace}")
             lines += run["gradients"]
+            lines += data_lines(run.get("data"))
             lines += [line for line in run["trouble"] if not is_about_link(line)]
     return Text("\n".join(lines) or "nothing runs; start with: potluck train")
+
+
+def data_lines(data: dict[str, Any] | None) -> list[str]:
+    """A run's folders of data, and which machines have how much of them."""
+    if not data or not data["folders"]:
+        return []
+    names = ", ".join(
+        f"{one['name']} ({one['size_bytes'] / 1e9:,.2f} GB, from {one['source']})" for one in data["folders"]
+    )
+    parts = [
+        f"{machine} {_share(one)}{'; ' + one['trouble'] if one['trouble'] else ''}"
+        for machine, one in data["machines"].items()
+    ]
+    return [f"data {names}: {', '.join(parts) or 'no machine has begun'}"]
+
+
+def _share(one: dict[str, Any]) -> str:
+    return "all" if one["have_bytes"] >= one["total_bytes"] else f"{one['have_bytes'] / one['total_bytes']:.0%}"

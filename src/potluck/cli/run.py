@@ -1,12 +1,15 @@
 """potluck run: the user's own training script on every machine that has joined."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from potluck.cli.flags import given, takes_flags
 from potluck.core.run_options import ENV_HELP, KEEP_HELP, MACHINES, TUNING_HELP, CommandOptions, ExchangeOptions
+
+if TYPE_CHECKING:
+    from potluck.meeting.home import Home
 
 
 @takes_flags(CommandOptions, ExchangeOptions, without=("config",))
@@ -24,6 +27,25 @@ def run(
         typer.Option(
             "--keep",
             help=KEEP_HELP,
+            rich_help_panel=MACHINES,
+            show_default=False,
+        ),
+    ] = None,
+    data: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data",
+            help="A folder of this machine that all others get, while they already train; may be given several times.",
+            rich_help_panel=MACHINES,
+            show_default=False,
+        ),
+    ] = None,
+    data_first: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--data-first",
+            help="As --data, but the script begins when all of it has arrived: for libraries that open files past "
+            "Python (safetensors, pyarrow).",
             rich_help_panel=MACHINES,
             show_default=False,
         ),
@@ -48,11 +70,11 @@ def run(
     from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
     from potluck.cli.plain_solo import run_plain_solo
     from potluck.cli.script_kind import check_kind, check_script
-    from potluck.core.environment import read_environment
+    from potluck.cli.sharing import own_folders, share_folders
+    from potluck.core.environment import add_variables, read_environment
     from potluck.core.errors import MeetingError
     from potluck.core.machine_names import read_machine_names
     from potluck.core.run_variables import parse_variables
-    from potluck.core.shell_words import quote
     from potluck.core.words import counted
     from potluck.meeting.client.cluster import ClusterClient
     from potluck.meeting.home import Home
@@ -71,13 +93,10 @@ def run(
     kept = read_machine_names(keep or [], "--keep")
     packed = (folder or script.parent).absolute()
     check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)
-    if keep and (plain or command.solo):
-        raise MeetingError(
-            f"--keep has no meaning with {'--plain, where every machine takes part' if plain else '--solo'}",
-            fix="leave --keep out",
-        )
+    _check_keep(keep, is_plain=plain, is_solo=command.solo)
     placement = Placement.of(command)
     if command.solo:
+        add_variables(own_folders([*(data or []), *(data_first or [])]))
         if folder is not None or command.log_to is not None or placement.names_machines:
             raise MeetingError(
                 "--solo trains on this machine alone, in this folder",
@@ -88,14 +107,10 @@ def run(
         run_solo(script, arguments or [], name, variables, exchange, resume=resume, devices=command.devices)
     check_devices_are_here(command.devices)
     home = Home(read_environment().home)
-    if home.membership() is None:
-        raise MeetingError(
-            "this machine has not joined a host, so there are no other machines to run the script on",
-            fix=f"run it on this machine alone: potluck run {'--plain ' * plain}--solo {quote(script)}; "
-            "or join first: potluck join LINE, with the line that potluck host prints on another machine",
-        )
+    _check_joined(home, script, is_plain=plain)
     with ClusterClient(home) as cluster:
-        bundle = pack(packed, script.absolute())
+        shared = share_folders(cluster, home, data or [], packed, print, data_first)
+        bundle = pack(packed, script.absolute(), without=(*(data or []), *(data_first or [])))
         cluster.send_bundle(bundle)
         needed = requirements(imported_packages(packed, Path(bundle.entry)))
         task = RunTask(
@@ -107,6 +122,7 @@ def run(
             is_plain=plain,
             requirements=needed,
             env=variables,
+            data=shared,
         )
         started = cluster.start(placement.request(task, cluster.membership.machine, name=name, resume=resume))
         print(
@@ -115,3 +131,25 @@ def run(
             f"bundle {bundle.hash[:12]}"
         )
         raise typer.Exit(follow_run(cluster, started, command.log_to))
+
+
+def _check_keep(keep: list[str] | None, *, is_plain: bool, is_solo: bool) -> None:
+    from potluck.core.errors import MeetingError
+
+    if keep and (is_plain or is_solo):
+        raise MeetingError(
+            f"--keep has no meaning with {'--plain, where every machine takes part' if is_plain else '--solo'}",
+            fix="leave --keep out",
+        )
+
+
+def _check_joined(home: "Home", script: Path, *, is_plain: bool) -> None:
+    from potluck.core.errors import MeetingError
+    from potluck.core.shell_words import quote
+
+    if home.membership() is None:
+        raise MeetingError(
+            "this machine has not joined a host, so there are no other machines to run the script on",
+            fix=f"run it on this machine alone: potluck run {'--plain ' * is_plain}--solo {quote(script)}; "
+            "or join first: potluck join LINE, with the line that potluck host prints on another machine",
+        )

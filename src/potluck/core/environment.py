@@ -179,6 +179,16 @@ def read_gate() -> tuple[str | None, str]:
     return os.environ.get("POTLUCK_GATE"), os.environ.get("POTLUCK_GATE_RUN") or ""
 
 
+def read_shared_data() -> str:
+    """POTLUCK_DATA: the run's folders of data on this machine, as JSON of `sharing.folders`; empty without any."""
+    return os.environ.get("POTLUCK_DATA") or ""
+
+
+def read_data_limit() -> str | None:
+    """POTLUCK_DATA_LIMIT: how much disk space data of other machines may take here, such as 50GB."""
+    return os.environ.get("POTLUCK_DATA_LIMIT") or None
+
+
 def read_experiment_name() -> str | None:
     """EXPERIMENT_NAME: the run's name for commands that are given none."""
     return os.environ.get("EXPERIMENT_NAME") or None

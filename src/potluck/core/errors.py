@@ -13,6 +13,7 @@ PotluckError
 ├── GateError          a gate's port, key or addresses that cannot be used
 ├── MeetingError       a host that cannot be joined or asked, or a machine that it cannot use
 ├── ShippingError      a file that cannot be copied to the host as it is
+├── SharingError       a folder of data that cannot be brought to other machines
 ├── BundleError        a script's folder that cannot travel, or one that arrived and is not trusted
 ├── ReportError        a report, a comparison or a page that cannot be made as asked
 ├── ServiceError       a service of systemd that cannot be written, started or removed
@@ -88,6 +89,10 @@ class MeetingError(PotluckError):
 
 class ShippingError(PotluckError):
     """A file of a run cannot be copied to the host as it is."""
+
+
+class SharingError(PotluckError):
+    """A folder of data that cannot be brought to other machines."""
 
 
 class BundleError(PotluckError):

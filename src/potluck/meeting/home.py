@@ -69,6 +69,11 @@ class Home:
     def bundles_dir(self) -> Path:
         return self.folder / "bundles"
 
+    @property
+    def data_dir(self) -> Path:
+        """Folders of data that came from other machines."""
+        return self.folder / "data"
+
     def machine_id(self) -> str:
         """A random id that distinguishes this machine from another of the same name; made once and kept."""
         path = self.folder / "machine-id"

@@ -64,6 +64,11 @@ class WireMessage(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+def _without_empty(data: dict[str, Any], *names: str) -> dict[str, Any]:
+    """The message without these keys where they are empty: earlier releases do not know them."""
+    return {name: value for name, value in data.items() if value or name not in names}
+
+
 def _certificate(pem: str) -> str:
     ssl.PEM_cert_to_DER_cert(pem)  # ValueError if `pem` is no certificate
     return pem
@@ -116,6 +121,40 @@ class VersionAnswer(WireMessage):
     host: str
     time: float
     challenge: str
+
+
+class SharedFolder(WireMessage):
+    """A folder of data that one machine has and the others of a run get. Its path never leaves the machine."""
+
+    name: Name
+    catalogue: Digest
+    """SHA-256 of the list of its files and their hashes, which the host keeps."""
+    source: MachineName
+    size_bytes: int = Field(ge=0)
+    num_files: int = Field(ge=0)
+    link: Short = ""
+    """Where it lies in the script's folder, if it does."""
+    comes_first: bool = False
+    """The script begins when all of the folder has arrived."""
+
+
+class DataOrder(WireMessage):
+    """A run's folders of data, and the machines that have or get them with their ports."""
+
+    run: Name
+    run_id: str
+    folders: list[SharedFolder]
+    peers: dict[MachineName, Port]
+
+
+class DataReport(WireMessage):
+    """How far a run's data has arrived on the reporting machine."""
+
+    run_id: Name
+    port: Port
+    have_bytes: int = Field(ge=0)
+    total_bytes: int = Field(ge=0)
+    trouble: Short = ""
 
 
 class WorkerReport(WireMessage):
@@ -171,12 +210,12 @@ class Report(WireMessage):
     reach: Reach | None = None
     links: list[LinkReport] = Field(default=[], max_length=5000)
     workers: list[WorkerReport] = Field(default=[], max_length=1000)
+    data: list[DataReport] = Field(default=[], max_length=64)
     is_leaving: bool = False
 
     @model_serializer(mode="wrap")
     def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = dump(self)
-        return data if self.cards else {name: value for name, value in data.items() if name != "cards"}
+        return _without_empty(dump(self), "cards", "data")
 
 
 class PollRequest(WireMessage):
@@ -200,13 +239,14 @@ class RunTask(WireMessage):
     """Of a script that uses Potluck: options of the exchange between machines, in place of the script's own."""
     is_plain: bool = False
     """The script does not use Potluck: it gets torchrun's variables, and all its workers last as long as the run."""
+    data: list[SharedFolder] = Field(default=[], max_length=16)
+    """Folders that the machine which started the run has, and the others get."""
     requirements: dict[Name, Requirement] = Field(default={}, max_length=1000)
     """Of the packages that the script imports: the distributions on the machine that started the run."""
 
     @model_serializer(mode="wrap")
     def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = dump(self)  # earlier releases do not know `exchange`
-        return data if self.exchange else {name: value for name, value in data.items() if name != "exchange"}
+        return _without_empty(dump(self), "exchange", "data")
 
     @property
     def env_words(self) -> list[str]:
@@ -327,7 +367,12 @@ class Orders(WireMessage):
     """Another machine asked for this leave: the host forgets this machine and its credential."""
     trouble: list[str] = []
     """Lines to print on this machine: machines that it cannot reach, workers that wait for others, and what to type."""
+    data: list[DataOrder] = []
     digest: str
+
+    @model_serializer(mode="wrap")
+    def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_empty(dump(self), "data")
 
     def unchanged(self) -> "Orders":
         """The answer to a machine that already has these orders: the same digest, and no content."""
@@ -349,8 +394,7 @@ class RunRequest(WireMessage):
 
     @model_serializer(mode="wrap")
     def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        data: dict[str, Any] = dump(self)
-        return data if self.state else {name: value for name, value in data.items() if name != "state"}
+        return _without_empty(dump(self), "state")
 
 
 class NewsRequest(WireMessage):

@@ -3,11 +3,11 @@
 import pytest
 import yaml
 
-from potluck.core.errors import MeetingError, SettingsError
+from potluck.core.errors import MeetingError, RunFolderError, SettingsError
 from potluck.engine.opening import record_settings
 from potluck.meeting.host.run_setup import prepare_script
 from potluck.meeting.host.starting import is_awaited
-from potluck.meeting.wire import RunRequest, RunTask
+from potluck.meeting.wire import Report, RunRequest, RunTask
 from tests.unit.meeting.test_host_state import state  # noqa: F401  a fixture
 from tests.unit.report.runs import eventful
 from tests.unit.report.test_pages import potluck
@@ -83,3 +83,17 @@ def test_a_mistyped_machine_to_keep_is_refused_with_a_suggestion_and_one_that_ma
     assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": ["lily"]})), 101.0)
     assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": ["quince"]})), 101.0)
     assert not is_awaited(state, RunRequest(task=RunTask(settings={"keep": 5})), 101.0)
+
+
+def test_resume_names_a_run_that_is_there(tmp_path):
+    task = RunTask(bundle="0" * 64, entry="train.py")
+    with pytest.raises(MeetingError, match="which run"):
+        prepare_script(RunRequest(resume=True, task=task), tmp_path)
+    prepare(tmp_path, resume=False)
+    with pytest.raises(RunFolderError, match="there is no run 'on'"):
+        prepare_script(RunRequest(name="on", resume=True, task=task), tmp_path)
+
+
+def test_an_earlier_release_reads_messages_without_shared_data():
+    assert "data" not in RunTask(bundle="0" * 64, entry="train.py").model_dump()
+    assert "data" not in Report().model_dump()

@@ -15,6 +15,10 @@ from potluck.engine.order.seeding import seed_all
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
 from potluck.engine.steps.step import Step
+from potluck.sharing.arriving import expect, is_watching
+
+_STEPS_AHEAD = 8
+_MOST_AHEAD = 20_000
 
 
 class SharedLoader:
@@ -105,6 +109,7 @@ class SharedLoader:
                 is_several=progress.training.has_several_optimizers,
             )
             progress.begin_step(step)
+            self._announce(micro_batches[0])
             for micro_batch in micro_batches:
                 if micro_batch is not micro_batches[0]:
                     progress.timer.lap("compute_s")  # the script has finished the previous micro-batch
@@ -140,6 +145,17 @@ class SharedLoader:
                 "run.loader was called twice, with other data",
                 fix="train on one dataset; use run.evaluate(dataset, measure) for others",
             )
+
+    def _announce(self, first: Slice) -> None:
+        """Data that arrives from another machine: say which samples this and the next steps need."""
+        if not is_watching() or self.reading.is_stream:
+            return
+        samples: list[int] = []
+        for part in self._upcoming(first):
+            if part.step >= first.step + _STEPS_AHEAD or len(samples) > _MOST_AHEAD:
+                break
+            samples += self.order.indices(part).tolist()
+        expect(samples, self.reading.num_samples)
 
     def _follow_order(self) -> None:
         """Drop the batches read ahead if batches were skipped since: the following steps have other samples now."""

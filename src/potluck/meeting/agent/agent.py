@@ -26,6 +26,7 @@ from potluck.meeting.agent.messages import (
     Trouble,
 )
 from potluck.meeting.agent.own_gate import OwnGate
+from potluck.meeting.agent.shared_data import SharedData
 from potluck.meeting.agent.state_line import files_line, over_line, run_line, silence_line, start_line
 from potluck.meeting.agent.terminal import AgentTerminal
 from potluck.meeting.client.client import HostClient
@@ -95,6 +96,8 @@ class Agent:
         finally:
             self._host_line.hang_up()
             self._visited.close()
+            for data in self._place.data.values():
+                data.close()
             self._fork_client.close(0.0)  # the workers had their time in _wind_down
             self._host_line.close(_LAST_DELIVERY_S)
         if self._refusal is not None:
@@ -175,6 +178,7 @@ class Agent:
             self.was_sent_away = orders.is_sent_away
             self._leaving = LeaveRequest(step_s=LEAVE_S)
         self._terminal.tell_troubles_of_host(orders.trouble)
+        self._follow_data(orders)
         wanted = {assignment.run: assignment for assignment in orders.assignments}
         for name, assignment in wanted.items():
             if self._is_of_earlier_start(assignment):
@@ -190,6 +194,17 @@ class Agent:
             over = self._runs.pop(name)
             over.stop(is_over=True)
             self._terminal.tell(over_line(name, read_pace(over.folder), is_plain=over.is_plain))
+
+    def _follow_data(self, orders: Orders) -> None:
+        """Share what runs need; a machine that the gates do not know yet begins when they do."""
+        own = self._place.membership.machine
+        wanted = {order.run_id: order for order in orders.data} if _is_known(orders, own) else {}
+        for run_id, order in wanted.items():
+            if run_id not in self._place.data:
+                self._place.data[run_id] = SharedData(self._place, order, orders.gate)
+            self._place.data[run_id].follow(order, orders.gate)
+        for run_id in self._place.data.keys() - {order.run_id for order in orders.data}:
+            self._place.data.pop(run_id).close()
 
     def _is_of_earlier_start(self, assignment: Assignment) -> bool:
         """Whether workers here still train for an earlier start of the run; forgets that start once they have ended."""
@@ -235,6 +250,7 @@ class Agent:
             reach=self._gate.reach(),
             links=self._gate.links(),
             workers=[report for run in self._runs.values() for report in run.reports()],
+            data=[report for data in self._place.data.values() for report in data.report()],
             is_leaving=is_leaving,
         )
 
@@ -244,7 +260,9 @@ class Agent:
             return silence_line(membership.host, time.monotonic() - self._silent_since)
         for run in self._runs.values():
             if run.is_training:
-                return run_line(run.name, read_pace(run.folder), is_plain=run.is_plain)
+                line = run_line(run.name, read_pace(run.folder), is_plain=run.is_plain)
+                data = self._place.data.get(run.assignment.run_id)
+                return "; ".join(filter(None, (line, "" if data is None else data.line())))
         for run in self._runs.values():
             return files_line(run.name, membership.host) if run.has_ended else start_line(run.name)
         return f"joined {membership.host} as {membership.machine}; waiting for work"
@@ -260,6 +278,10 @@ class Agent:
         given = self._devices
         devices, cards = find_devices() if given is None else (given, name_cards())
         self._inbox.put(DevicesCounted(devices, cards))
+
+
+def _is_known(orders: Orders, machine: str) -> bool:
+    return any(one.machine == machine for one in orders.gate.members)
 
 
 def _messages(inbox: "queue.SimpleQueue[AgentMessage]") -> Iterator[AgentMessage]:

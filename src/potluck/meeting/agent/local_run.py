@@ -24,6 +24,7 @@ from potluck.meeting.workers.messages import (
     ToForkServer,
     WorkerNews,
 )
+from potluck.sharing.folders import as_variable
 
 _STOPPING = ("stopping", "leaving")
 
@@ -48,7 +49,9 @@ class LocalRun:
         self._gates: GateOrders | None = None
         runs_dir = Path(assignment.runs_dir) if assignment.runs_dir else place.home.runs_dir.absolute()
         self.folder = runs_dir / assignment.run
-        self._working_folder = Path.cwd()
+        self._prepared = RunPrepared(
+            run=assignment.run, start_number=assignment.start_number, working_folder=Path.cwd()
+        )
         self._reports: dict[int, WorkerReport] = {
             number: WorkerReport(
                 run=assignment.run, worker=number, state="preparing", start_number=assignment.start_number
@@ -109,7 +112,7 @@ class LocalRun:
 
     def hear_prepared(self, prepared: RunPrepared) -> None:
         """Preparation has ended: the workers are ready, or have failed."""
-        self._working_folder = prepared.working_folder
+        self._prepared = prepared
         self._set_all("failed" if prepared.failure else "ready", prepared.failure)
 
     def hear(self, news: WorkerNews) -> None:
@@ -228,15 +231,20 @@ class LocalRun:
                 run=self.name,
                 machine=self._place.membership.machine,
                 run_folder=str(self.folder),
-                folder=str(self._working_folder),
+                folder=str(self._prepared.working_folder),
                 task=_task_of(self.assignment),
-                workers=_environments(self._place, self.assignment, self._gates, self.folder),
+                workers={
+                    number: {**variables, **as_variable(list(self._prepared.data))}
+                    for number, variables in _environments(
+                        self._place, self.assignment, self._gates, self.folder
+                    ).items()
+                },
             )
         )
         if self.is_plain:
             place = self._place
             self._usage = PlainUsage(
-                self.folder, self._working_folder, place.membership.machine, self.assignment, gate=place.gate
+                self.folder, self._prepared.working_folder, place.membership.machine, self.assignment, gate=place.gate
             )
         self._set_all("running")
 

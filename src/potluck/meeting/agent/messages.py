@@ -1,14 +1,18 @@
 """Messages from other threads and signal handlers to the agent's loop, and from the loop to the delivering thread."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.wire import Orders, Report
 from potluck.meeting.workers.fork_client import ForkServerEnded
 from potluck.meeting.workers.messages import WorkerNews
+from potluck.sharing.folders import WorkerFolder
+
+if TYPE_CHECKING:
+    from potluck.meeting.agent.shared_data import SharedData
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,6 +25,8 @@ class AgentPlace:
     """The socket of this machine's gate."""
     threads: int | None
     data_dir: Path
+    data: dict[str, "SharedData"] = field(default_factory=dict)
+    """The data of runs, by the run's id; also of a run that this machine has the data of and no workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +91,7 @@ class RunPrepared:
     start_number: int
     working_folder: Path
     """Current folder of the run's workers, and the folder of its script."""
+    data: tuple[WorkerFolder, ...] = ()
     failure: str = ""
 
 

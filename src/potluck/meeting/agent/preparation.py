@@ -8,7 +8,7 @@ from pathlib import Path
 from potluck.core.atomic import replacing, write_text
 from potluck.core.checkpoint_names import is_checkpoint_name
 from potluck.core.disk import as_disk_error
-from potluck.core.errors import MeetingError, PotluckError
+from potluck.core.errors import MeetingError, PotluckError, SharingError
 from potluck.core.pip_lines import pip_install
 from potluck.core.run_folder import RunFolder
 from potluck.core.run_variables import parse_variables
@@ -19,14 +19,17 @@ from potluck.meeting.transfer.bundle import BundleCache, unpack
 from potluck.meeting.transfer.packages import missing_packages
 from potluck.meeting.transfer.selection import check_entry, check_script
 from potluck.meeting.wire import Assignment
+from potluck.sharing.folders import WorkerFolder
 
 _FETCH_S = 60.0
+_LOOK_S = 0.05
 _FILE_NAME = re.compile(r'filename="([^"]+)"')
 
 
 def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepared:
     """Claim the run's folder, and fetch the checkpoint and the script that the assignment asks for."""
     membership, working_folder, failure = place.membership, Path.cwd(), ""
+    data: tuple[WorkerFolder, ...] = ()
     try:
         parse_variables(assignment.task.env_words)
         if assignment.runs_dir is None:
@@ -35,13 +38,35 @@ def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepa
             fetch_checkpoint(membership, RunFolder(folder))
         if assignment.task.settings is None:
             working_folder = fetch_script(membership, place.home, assignment)
+        if assignment.task.data:
+            data = _await_data(place, assignment, None if assignment.task.settings is not None else working_folder)
     except PotluckError as error:
         failure = str(error)
     except OSError as error:
         failure = f"{membership.machine}: {as_disk_error(error) or error}"
     return RunPrepared(
-        run=assignment.run, start_number=assignment.start_number, working_folder=working_folder, failure=failure
+        run=assignment.run,
+        start_number=assignment.start_number,
+        working_folder=working_folder,
+        data=data,
+        failure=failure,
     )
+
+
+def _await_data(place: AgentPlace, assignment: Assignment, working_folder: Path | None) -> tuple[WorkerFolder, ...]:
+    """Wait until the files of the run's data can be seen; the agent's loop begins to share them."""
+    deadline = time.monotonic() + _FETCH_S
+    while assignment.run_id not in place.data:
+        if time.monotonic() > deadline:
+            raise MeetingError(
+                f"{place.membership.machine} is not connected to the other machines, and cannot get the run's data",
+                fix="potluck doctor",
+            )
+        time.sleep(_LOOK_S)
+    try:
+        return tuple(place.data[assignment.run_id].wait(working_folder))
+    except SharingError as error:
+        raise SharingError(f"{place.membership.machine}: {error.args[0]}", fix=error.fix) from None
 
 
 def claim_folder(folder: Path, run_id: str, *, is_resumed: bool) -> None:

@@ -75,6 +75,11 @@ class ClusterClient:
         with HostClient.of(self.membership, timeout_s=_START_S) as client:
             client.send("PUT", f"/bundles/{bundle.hash}", bundle.data)
 
+    def send_catalogue(self, digest: str, content: bytes) -> None:
+        """Give the host the list of a shared folder's files."""
+        with HostClient.of(self.membership, timeout_s=_START_S) as client:
+            client.send("PUT", f"/catalogues/{digest}", content)
+
     def send_state(self, path: Path) -> str:
         """Send a checkpoint file that a run is to begin with; returns its hash."""
         with HostClient.of(self.membership, timeout_s=_START_S) as client:

@@ -10,6 +10,7 @@ from typing import Any
 from potluck.core.run_folder import RunFolder
 from potluck.meeting.host import state as decisions
 from potluck.meeting.host.changes import Changes
+from potluck.meeting.host.data_board import DataBoard, has_part
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.pausing import has_paused
 from potluck.meeting.host.readings import RunReadings
@@ -23,6 +24,7 @@ from potluck.meeting.host.starting import RunStarter
 from potluck.meeting.host.state import HostState
 from potluck.meeting.host.status import show_everything, show_run
 from potluck.meeting.host.troubles import Troubles
+from potluck.meeting.transfer.catalogues import KeptCatalogues
 from potluck.meeting.transfer.run_tail import conclude
 from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import GateOrders, Introduction, Orders, Report, RunRequest
@@ -50,6 +52,8 @@ class Coordinator:
         self.readings = RunReadings(facts.machine, self.troubles)
         self.files = RunFiles(folder / "runs", self.troubles)
         self.states = ArrivedStates(folder / "states")
+        self.catalogues = KeptCatalogues(folder / "catalogues")
+        self.data = DataBoard()
         self.install = ""
         """The command that installs the host's Potluck on a machine that has another version."""
         self._lighthouses = lighthouses
@@ -103,7 +107,10 @@ class Coordinator:
 
     def take(self, machine: str, report: Report, address: str = "") -> None:
         """Apply a machine's report of itself and its workers; `address` is where the report came from."""
+        is_news = self.data.take(machine, report.data)
         self._become(decisions.take(self.state, machine, report, address, self._clock()))
+        if is_news:
+            self.changes.tell()
 
     def ask_to_leave(self, machine: str, *, by: str) -> None:
         """Ask a machine to leave; `by` is the machine that wants it."""
@@ -154,6 +161,7 @@ class Coordinator:
         self._become(decisions.pass_time(state, now, self.readings.found, self._watch.left_out()))
         if has_new_lines:
             self.changes.tell()
+        self.data.forget(record.id for record in state.unfinished())
         self.files.save_again()
         self.roster.save_again()
         if self.roster.unsaved is not None:
@@ -176,6 +184,7 @@ class Coordinator:
             leave=known.leaves_by is not None,
             is_sent_away=known.is_sent_away,
             trouble=list(dict.fromkeys(told)),
+            data=[self.data.order(one) for one in state.unfinished() if one.task.data and has_part(one, machine)],
             digest="",
         )
         return self.shared.sealed(orders)
@@ -184,7 +193,7 @@ class Coordinator:
         """Members and runs for all gates; an ended run stays in until its last files are here or overdue."""
         kept = self._kept
         runs = {
-            record.id: sorted(record.workers)
+            record.id: sorted({*record.workers, *(one.source for one in record.task.data)})
             for record in kept.runs.values()
             if not record.has_ended or record.name in kept.ended_at
         }
@@ -200,6 +209,7 @@ class Coordinator:
         shown = show_everything(self.state, self.roster, self.readings, now=self._clock(), with_direct=with_direct)
         for run in shown["runs"]:
             run["trouble"] = list(self.trouble(run["run"]))
+            run["data"] = self.data.show(self._kept.runs[run["run"]])
         return {**shown, "trouble": list(self._watch.link_trouble()), "install": self.install}
 
     def trouble(self, run: str) -> tuple[str, ...]:

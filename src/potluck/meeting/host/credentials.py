@@ -132,7 +132,7 @@ class _Exchange:
 
 def most_bytes(path: str) -> int:
     """The largest body that this path accepts."""
-    if path.startswith("/bundles/"):
+    if path.startswith(("/bundles/", "/catalogues/")):
         return DEFAULT_LIMIT_BYTES
     if path == "/states" or (path.startswith("/runs/") and (path.endswith("/files") or "/checkpoints/" in path)):
         return MAX_DELIVERY_BYTES

@@ -57,9 +57,10 @@ def prepare_script(request: RunRequest, runs_dir: Path) -> tuple[RunFolder, RunT
     """For a user's script: create or find the folder, which records the script's name and arguments."""
     task = request.task
     check_exchange_options(task.exchange)
-    is_resumed = request.name is not None and (runs_dir / request.name / "run.yaml").is_file() and request.resume
-    if is_resumed:
-        folder = find_run_folder(runs_dir, str(request.name))
+    if request.resume:
+        if request.name is None:
+            raise MeetingError("--resume needs to know which run", fix="name it: --experiment-name NAME")
+        folder = find_run_folder(runs_dir, request.name, to_resume=True)
         given = {key: words for key, words in (("env", task.env), ("keep", task.keep)) if words}
         recorded = {"env": recorded_variables(folder), "keep": recorded_keep(folder)}
         exchange = {**recorded_exchange(folder), **task.exchange}

@@ -18,7 +18,7 @@ from potluck.meeting.host.runs import RunRecord, add_machine
 from potluck.meeting.host.state import HostState
 from potluck.meeting.transfer.selection import check_script
 from potluck.meeting.transfer.states import ArrivedStates
-from potluck.meeting.wire import RunRequest
+from potluck.meeting.wire import RunRequest, RunTask, SharedFolder
 
 _READY_S = 60.0
 _STORE_PORTS = (20_000, 29_000)  # below the ports that the kernel gives to outgoing connections
@@ -82,6 +82,7 @@ class RunStarter:
             folder, task, is_resumed = prepare_script(request, self._runs_dir)
         user = self._roster.machines[by].facts.user
         before = self._state().runs.get(folder.name) if is_resumed else None
+        task = _with_data(task, request.task.data, by, before)
         run_id = before.id if before else secrets.token_hex(8)
         numbers = {name: [worker.number for worker in own] for name, own in before.workers.items()} if before else {}
         record = RunRecord(
@@ -112,6 +113,13 @@ class RunStarter:
         if request.task.is_plain:
             return random.randint(*_STORE_PORTS)  # noqa: S311  no secret: rank 0 tells if another program has it
         return await asyncio.to_thread(self._lighthouses.start, run_id)
+
+
+def _with_data(task: RunTask, asked: list[SharedFolder], by: str, before: RunRecord | None) -> RunTask:
+    """The task with folders of the machine that asks only; a resumed run keeps its own if the request names none."""
+    if not asked and before is not None:
+        return task.model_copy(update={"data": before.task.data})
+    return task.model_copy(update={"data": [one.model_copy(update={"source": by}) for one in asked]})
 
 
 def is_awaited(state: HostState, request: RunRequest, now: float) -> bool:

@@ -49,9 +49,14 @@ class Bundle:
     """Paths that were skipped and may be missed: links out of the folder, links to folders."""
 
 
-def pack(folder: Path, entry: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES) -> Bundle:
-    """Pack the files that git would take of the folder. `entry` is the script, absolute or relative to the folder."""
-    selection = select_files(folder, entry)
+def pack(
+    folder: Path, entry: Path, limit_bytes: int = DEFAULT_LIMIT_BYTES, *, without: tuple[Path, ...] = ()
+) -> Bundle:
+    """Pack the files that git would take of the folder. `entry` is the script, absolute or relative to the folder.
+
+    `without`: folders that reach the other machines in another way.
+    """
+    selection = select_files(folder, entry, without)
     _check_size(folder, selection.files, limit_bytes)
     packed, manifest, size_bytes = io.BytesIO(), _Manifest(), 0
     with (

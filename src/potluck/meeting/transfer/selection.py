@@ -61,9 +61,10 @@ def _matches_itself(pattern: RegexPattern, name: str) -> bool:
     )
 
 
-def select_files(folder: Path, entry: Path) -> Selection:
+def select_files(folder: Path, entry: Path, without: tuple[Path, ...] = ()) -> Selection:
     """The files to bundle. The entry, which the user has named, is included even if .gitignore lists it."""
     folder = folder.resolve()
+    skipped = tuple(one.resolve() for one in without)
     script = check_entry(folder, entry)
     if Path.home().resolve().is_relative_to(folder):
         raise BundleError(
@@ -71,7 +72,7 @@ def select_files(folder: Path, entry: Path) -> Selection:
             fix=f"put the script into a folder of its own: mkdir ~/training && mv {quote(folder / script)} ~/training/",
         )
     files, left_out = {script}, []
-    for path, is_plain in _walk(folder, _rules_above(folder)):
+    for path, is_plain in _walk(folder, _rules_above(folder), skipped):
         name = path.relative_to(folder).as_posix()
         if is_plain:
             files.add(name)
@@ -113,7 +114,7 @@ def check_script(task: RunTask) -> RunTask:
     return task
 
 
-def _walk(folder: Path, rules: list[_Rules]) -> Iterator[tuple[Path, bool]]:
+def _walk(folder: Path, rules: list[_Rules], skipped: tuple[Path, ...] = ()) -> Iterator[tuple[Path, bool]]:
     """Paths below the folder that are neither ignored nor machine-specific, and whether each is a plain file."""
     to_visit = [(folder, rules)]
     while to_visit:
@@ -128,7 +129,7 @@ def _walk(folder: Path, rules: list[_Rules]) -> Iterator[tuple[Path, bool]]:
         for entry in entries:
             path = Path(entry.path)
             is_folder = entry.is_dir(follow_symlinks=False)
-            if _stays(path, folder, is_folder) or _is_ignored(path, is_folder, rules):
+            if path in skipped or _stays(path, folder, is_folder) or _is_ignored(path, is_folder, rules):
                 continue
             if is_folder:
                 to_visit.append((path, rules))

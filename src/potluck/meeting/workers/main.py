@@ -11,6 +11,7 @@ from potluck.core.environment import read_environment, read_launch
 from potluck.core.errors import PotluckError
 from potluck.machine.hardware import quota_threads
 from potluck.meeting.workers.messages import BuiltInTask, PlainTask, ScriptTask
+from potluck.sharing.folders import data_dir, read_folders, watch_folders
 
 TRY_LATER = 75  # sysexits.h's EX_TEMPFAIL: the disk is full, and may have space again in a while
 REFUSED = 78  # sysexits.h's EX_CONFIG: a person has to fix something, and the printed error says what
@@ -19,6 +20,7 @@ REFUSED = 78  # sysexits.h's EX_CONFIG: a person has to fix something, and the p
 def work(task: BuiltInTask | ScriptTask | PlainTask, folder: Path) -> None:
     """Execute a worker's task. A PotluckError or disk error is printed, and the exit code is TRY_LATER or REFUSED."""
     try:
+        watch_folders()
         if isinstance(task, BuiltInTask):
             _train(task.settings)
         elif isinstance(task, PlainTask):
@@ -52,7 +54,8 @@ def _train(values: dict[str, Any]) -> None:
 
     environment = read_environment()
     settings = make_settings(values, source="the host's orders")
-    settings = settings.but(data_dir=settings.data_dir or environment.data_dir, device=read_launch().device)
+    shared = data_dir() if read_folders() else None
+    settings = settings.but(data_dir=shared or settings.data_dir or environment.data_dir, device=read_launch().device)
     profile_if_wanted(settings, environment.home, environment.machine, choose_device(settings.device))
     # Notices are written as events, which every display reads: a worker itself need not print them.
     train(settings, runs_dir=environment.runs_dir, watch=lambda *_: None)
