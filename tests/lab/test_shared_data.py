@@ -21,7 +21,7 @@ PAIR = "machines:\n" + "".join(
 def test_a_folder_arrives_while_training_goes_on_through_a_kill_and_a_damaged_file(kind):
     arguments = ["--gigabytes", "0.15", "--kind", kind, "--rate", "50mbit", "--json"]
     found = run_shortest("shared_data", arguments, timeout_s=350)
-    assert found["difference"] < 1e-3
+    assert found["difference"] < 1e-6
     assert found["received_ratio"] < 1.6  # with the gradients of all steps
     assert found["second_bytes"] < found["gigabytes"] * 0.5e9
     assert found["third_bytes"] < found["gigabytes"] * 0.5e9
@@ -42,7 +42,7 @@ def test_a_machine_without_space_says_so_at_once(pair, tmp_path):
     data.mkdir(parents=True, exist_ok=True)
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", data], check=True)
     try:
-        code, output = pair.run("rosa", "run", "--data", samples, "train.py", timeout_s=90)
+        code, output = pair.run("rosa", "run", "--data", samples, "train.py", "--save", tmp_path, timeout_s=90)
     finally:
         subprocess.run(["umount", "--lazy", data], check=True)
     assert code != 0
@@ -50,10 +50,9 @@ def test_a_machine_without_space_says_so_at_once(pair, tmp_path):
     assert "fix: free space" in output
 
 
-def test_a_machine_that_joins_late_and_a_source_that_does_not_train(pair, tmp_path):
+def test_a_machine_that_has_the_data_need_not_train(pair, tmp_path):
     samples = make_samples(tmp_path / "samples", 64 * 20 * SAMPLE_BYTES, "one")
-    code, output = pair.run("rosa", "run", "--not-here", "--data", samples, "train.py", timeout_s=120)
+    arguments = ["--not-here", "--data", samples, "train.py", "--save", tmp_path / "saved"]
+    code, output = pair.run("rosa", "run", *arguments, timeout_s=120)
     assert code == 0, output
-    assert "parameters: " in output
-    (whole,) = (pair.place("lily") / "home" / "data").glob("*/samples/rows.bin")
-    assert not whole.is_symlink() or "parameters" in output
+    assert [file.name for file in (tmp_path / "saved").iterdir()] == ["lily.pt"]

@@ -16,7 +16,7 @@ from potluck.gates.messages import Expose, Exposed
 from potluck.sharing.catalogue import make_catalogue, read_catalogue
 from potluck.sharing.folders import WorkerFolder, as_variable
 from potluck.sharing.granted import grant, granted_folder
-from potluck.sharing.messages import FolderSettings, Peer, SharingSettings
+from potluck.sharing.messages import FolderSettings, SharingPeer, SharingSettings
 from potluck.sharing.place import DataPlace
 from potluck.sharing.process import SharingProcess
 
@@ -139,7 +139,7 @@ def test_a_worker_reads_what_has_not_arrived(tmp_path, gate, source):
         )
         time.sleep(4)
         assert reader.poll() is None  # it waits: nothing has come
-        receiver.update(msgspec.structs.replace(getting, peers=(Peer("127.0.0.2", sender.state.port),)))
+        receiver.update(msgspec.structs.replace(getting, peers=(SharingPeer("127.0.0.2", sender.state.port),)))
         output, _ = reader.communicate(timeout=90)
         told = json.loads(output.splitlines()[-1])
         wait_until(lambda: receiver.state.have_bytes == receiver.state.total_bytes)

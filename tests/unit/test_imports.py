@@ -34,7 +34,7 @@ def python(code):
 
 
 def test_the_public_names_are_these_and_all_exist():
-    assert sorted(potluck.__all__) == ["PotluckError", "Run", "Stopped", "__version__", "start"]
+    assert sorted(potluck.__all__) == ["PotluckError", "Run", "Stopped", "__version__", "data_dir", "start"]
     for name in potluck.__all__:
         assert getattr(potluck, name) is not None
     assert dir(potluck) == sorted(potluck.__all__)

@@ -138,7 +138,7 @@ class SharedFolder(WireMessage):
     """The script begins when all of the folder has arrived."""
 
 
-class DataOrder(WireMessage):
+class SharingOrder(WireMessage):
     """A run's folders of data, and the machines that have or get them with their ports."""
 
     run: Name
@@ -367,7 +367,7 @@ class Orders(WireMessage):
     """Another machine asked for this leave: the host forgets this machine and its credential."""
     trouble: list[str] = []
     """Lines to print on this machine: machines that it cannot reach, workers that wait for others, and what to type."""
-    data: list[DataOrder] = []
+    data: list[SharingOrder] = []
     digest: str
 
     @model_serializer(mode="wrap")

@@ -147,8 +147,9 @@ class _Sharing:
                 for folder in self._swarm.folders.values() if self._is_background_due() else ():
                     folder.fetch_all()
                 self._tell()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._hurry.wait(), _LOOK_S)
+            if not any(folder.is_behind for folder in self._swarm.folders.values()):
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._hurry.wait(), _LOOK_S)
             await asyncio.sleep(_SOON_S)
 
     def _tell(self) -> None:

@@ -20,7 +20,7 @@ class FolderSettings(msgspec.Struct, frozen=True, kw_only=True):
     place: str = ""  # where it goes, on a machine that gets it
 
 
-class Peer(msgspec.Struct, frozen=True):
+class SharingPeer(msgspec.Struct, frozen=True):
     """Another machine's sharing process, as this machine reaches it."""
 
     address: str
@@ -37,7 +37,7 @@ class SharingSettings(SharingMessage, frozen=True, kw_only=True):
     gate: str
     gate_run: str
     folders: tuple[FolderSettings, ...]
-    peers: tuple[Peer, ...] = ()
+    peers: tuple[SharingPeer, ...] = ()
 
 
 class SharingState(SharingMessage, frozen=True, kw_only=True):

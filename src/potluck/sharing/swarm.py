@@ -1,19 +1,22 @@
 """libtorrent's session in the sharing process: sends and receives the pieces of folders."""
 
+import hashlib
 import os
 import time
 from collections import deque
 from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from potluck.sharing.catalogue import Catalogue, DataFile, SampleGuess, load_libtorrent
-from potluck.sharing.messages import Peer
+from potluck.sharing.messages import SharingPeer
 from potluck.sharing.place import DataPlace
 
 _SOON_MS = 50
 _MOST_DEADLINES = 256
 _MOST_SHOWN = 200
+_MOST_CHECKED = 16
 _RETRY_S = 5.0
 _SOON, _NORMAL = 7, 4  # libtorrent's priorities
 _SETTINGS = {
@@ -83,7 +86,7 @@ class Swarm:
             handle.prioritize_pieces([0] * int(catalogue.torrent.num_pieces()))
         self.folders[catalogue.name] = FolderTransfer(self._lt, handle, catalogue, place, is_whole=is_whole)
 
-    def connect(self, peers: Iterable[Peer]) -> None:
+    def connect(self, peers: Iterable[SharingPeer]) -> None:
         """Dial peers; libtorrent ignores those that it is connected to."""
         for folder in self.folders.values():
             for peer in peers:
@@ -92,11 +95,7 @@ class Swarm:
     def advance(self, *, is_due: bool) -> None:
         """Note what has arrived and what has gone wrong; `is_due`: look at all pieces, not only those waited for."""
         for alert in self._session.pop_alerts():
-            if isinstance(alert, self._lt.cache_flushed_alert):
-                for folder in self.folders.values():
-                    if folder.handle == alert.handle:
-                        folder.flushed()
-            elif isinstance(alert, self._lt.file_error_alert | self._lt.torrent_error_alert):
+            if isinstance(alert, self._lt.file_error_alert | self._lt.torrent_error_alert):
                 self.trouble, self._troubled_at = _in_words(alert.message()), time.monotonic()
             elif isinstance(alert, self._lt.hash_failed_alert):
                 self.trouble, self._troubled_at = "a piece arrived damaged, and is fetched again", time.monotonic()
@@ -112,8 +111,8 @@ class Swarm:
 class FolderTransfer:
     """One folder on its way from or to this machine.
 
-    libtorrent says that it has a piece before the piece is written: a piece counts from the end of a flush that began
-    after libtorrent had it.
+    libtorrent says that it has a piece before the piece is written: a piece counts when what is on the disk has its
+    hash.
     """
 
     def __init__(
@@ -128,7 +127,8 @@ class FolderTransfer:
         self._place = place
         self._here: set[int] = set()
         self._wanted: set[int] = set()
-        self._flushing: list[int] = []
+        self._arrived: set[int] = set()
+        """Pieces that libtorrent has and that were not found on the disk yet."""
         self._left: dict[str, int] = {}
         """How many pieces each file lacks that is not shown yet."""
         self._files_of: dict[int, list[DataFile]] = {}
@@ -141,6 +141,11 @@ class FolderTransfer:
                 self._left[file.path] = len(pieces)
                 for piece in pieces:
                     self._files_of.setdefault(piece, []).append(file)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether there are pieces to look for, or files to show, at once."""
+        return bool(self._arrived or self._to_show)
 
     @property
     def have_bytes(self) -> int:
@@ -188,33 +193,49 @@ class FolderTransfer:
             self.handle.prioritize_pieces(priorities)
 
     def advance(self, *, is_due: bool) -> None:
-        """Ask for a flush if pieces have come, and show some of the files that are complete."""
+        """Look for pieces that have come, and show some of the files that are complete."""
         if self.is_whole or self._place is None:
             return
-        if not self._flushing:
-            if is_due:
-                here = self.handle.status(self._lt.torrent_handle.query_pieces).pieces
-                self._flushing = [piece for piece, is_here in enumerate(here) if is_here and piece not in self._here]
-            else:
-                self._flushing = [piece for piece in self._wanted if self.handle.have_piece(piece)]
-            if self._flushing:
-                self.handle.flush_cache()
+        if is_due:
+            here = self.handle.status(self._lt.torrent_handle.query_pieces).pieces
+            self._arrived = {piece for piece, is_here in enumerate(here) if is_here} - self._here
+        urgent = [piece for piece in self._wanted if self.handle.have_piece(piece)]
+        missing = [piece for piece in (*urgent, *islice(self._arrived, _MOST_CHECKED)) if not self._check(piece)]
+        if missing:
+            self.handle.flush_cache()
         for _ in range(min(len(self._to_show), _MOST_SHOWN)):
             self.show(self._to_show.popleft())
         if not self._left:
             self._place.finish(self.catalogue)
             self.is_whole = True
 
-    def flushed(self) -> None:
-        """The pieces that libtorrent had are written."""
-        arrived, self._flushing = self._flushing, []
-        self._wanted.difference_update(arrived)
-        for piece in set(arrived) - self._here:
+    def _check(self, piece: int) -> bool:
+        """Note a piece that the disk has; False if it is not written yet, or not as it should be."""
+        if piece not in self._here:
+            if not self._is_on_disk(piece):
+                return False
             self._here.add(piece)
             for file in self._files_of.get(piece, ()):
                 self._left[file.path] -= 1
                 if not self._left[file.path]:
                     self._to_show.append(file)
+        self._wanted.discard(piece)
+        self._arrived.discard(piece)
+        return True
+
+    def _is_on_disk(self, piece: int) -> bool:
+        assert self._place is not None
+        digest, start = hashlib.sha1(usedforsecurity=False), piece * self.catalogue.piece_bytes
+        for file in self._files_of.get(piece, ()):
+            first = max(0, start - file.offset)
+            length = min(file.size, start + self.catalogue.piece_bytes - file.offset) - first
+            try:
+                with (self._place.arriving / self._place.name / file.path).open("rb") as content:
+                    content.seek(first)
+                    digest.update(content.read(length))
+            except FileNotFoundError:
+                return False
+        return bool(digest.digest() == self.catalogue.torrent.hash_for_piece(piece))
 
     def show(self, file: DataFile) -> None:
         """The whole file is here: put it where scripts see it."""

@@ -4,8 +4,9 @@ import os
 
 import pytest
 
-from potluck.events.log import read_records
-from potluck.events.types import RunEnded
+from potluck.core.run_folder import RunFolder
+from potluck.events.log import EventLog, read_records
+from potluck.events.types import RunEnded, Waiting
 from potluck.meeting.agent.local_run import LocalRun
 from potluck.meeting.agent.messages import AgentPlace, RunPrepared
 from potluck.meeting.home import Home, HostMembership
@@ -109,6 +110,18 @@ def test_before_the_first_step_workers_start_again_when_fewer_are_expected(machi
     machine.follow("go", expected=1)
     machine.follow("go", expected=1)
     assert [message.workers[4]["POTLUCK_WORKERS"] for message in machine.sent] == ["2", "1"]
+
+
+def test_a_worker_that_waits_for_others_which_have_finished_is_stopped(machine):
+    machine.train()
+    machine.follow("end")
+    assert len(machine.sent) == 1  # it may still save what it has trained
+    log = EventLog(RunFolder(machine.run.folder).event_file("lily", 4))
+    log.append(Waiting(step=0, seconds=9.0, what="group"))
+    log.close()
+    machine.follow("end")
+    machine.follow("end")
+    assert machine.sent[1:] == [StopWorkers(run="one")]
 
 
 def test_files_of_an_earlier_moment_of_the_run_do_not_make_its_workers_home(machine):

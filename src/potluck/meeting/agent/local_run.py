@@ -185,6 +185,8 @@ class LocalRun:
             self.stop()
         elif order == "end" and self._stage != "started":
             self._set_all("stopped")
+        elif order == "end" and self.is_training and _waits_in_vain(self.assignment, self._place, self.folder):
+            self.stop()
 
     def stop(self, *, is_leaving: bool = False, is_over: bool = False) -> None:
         """Ask the workers to stop after their step.
@@ -259,6 +261,12 @@ class LocalRun:
         for number, report in self._reports.items():
             if report.state not in ENDED:
                 self._reports[number] = report.model_copy(update={"state": state, "message": message})
+
+
+def _waits_in_vain(assignment: Assignment, place: AgentPlace, folder: Path) -> bool:
+    """Whether a worker here came back so late that the others, for which it waits, have finished."""
+    own = {f"{place.membership.machine}-{number}" for number in assignment.workers}
+    return not own.isdisjoint(read_pace(folder).waiting)
 
 
 def _has_left(machine: str) -> str:

@@ -2,17 +2,33 @@
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import Protocol, TypeAlias
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.wire import Orders, Report
+from potluck.meeting.wire import DataReport, GateOrders, Orders, Report, SharingOrder
 from potluck.meeting.workers.fork_client import ForkServerEnded
 from potluck.meeting.workers.messages import WorkerNews
 from potluck.sharing.folders import WorkerFolder
 
-if TYPE_CHECKING:
-    from potluck.meeting.agent.shared_data import SharedData
+
+class RunData(Protocol):
+    """A run's folders of data on this machine, as `shared_data` keeps them."""
+
+    def follow(self, order: SharingOrder, gates: GateOrders) -> None:
+        """Take the current peers."""
+
+    def report(self) -> list[DataReport]:
+        """How far the data has arrived."""
+
+    def line(self) -> str:
+        """The same for this machine's display."""
+
+    def wait(self, working_folder: Path | None) -> list[WorkerFolder]:
+        """Wait until workers can start; returns what they have to know."""
+
+    def close(self) -> None:
+        """Stop sharing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +41,7 @@ class AgentPlace:
     """The socket of this machine's gate."""
     threads: int | None
     data_dir: Path
-    data: dict[str, "SharedData"] = field(default_factory=dict)
+    data: dict[str, "RunData"] = field(default_factory=dict)
     """The data of runs, by the run's id; also of a run that this machine has the data of and no workers."""
 
 

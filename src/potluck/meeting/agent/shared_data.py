@@ -11,10 +11,10 @@ from potluck.core.quantities import size_bytes
 from potluck.gates.loopback import address_of
 from potluck.meeting.agent.messages import AgentPlace
 from potluck.meeting.client.client import HostClient
-from potluck.meeting.wire import DataOrder, DataReport, GateOrders, SharedFolder
+from potluck.meeting.wire import DataReport, GateOrders, SharedFolder, SharingOrder
 from potluck.sharing.folders import WorkerFolder
 from potluck.sharing.granted import granted_folder
-from potluck.sharing.messages import FolderSettings, Peer, SharingSettings
+from potluck.sharing.messages import FolderSettings, SharingPeer, SharingSettings
 from potluck.sharing.place import DataPlace, make_room
 from potluck.sharing.process import SharingProcess
 
@@ -26,7 +26,7 @@ _LOOK_S = 0.05
 class SharedData:
     """One run's data here, from the first order to the run's end."""
 
-    def __init__(self, place: AgentPlace, order: DataOrder, gates: GateOrders) -> None:
+    def __init__(self, place: AgentPlace, order: SharingOrder, gates: GateOrders) -> None:
         self._place = place
         self._order, self._gates = order, gates
         self._lock = threading.Lock()
@@ -36,7 +36,7 @@ class SharedData:
         self._is_over = False
         threading.Thread(target=self._begin, name="potluck-data", daemon=True).start()
 
-    def follow(self, order: DataOrder, gates: GateOrders) -> None:
+    def follow(self, order: SharingOrder, gates: GateOrders) -> None:
         """Take the current peers."""
         with self._lock:
             self._order, self._gates = order, gates
@@ -157,7 +157,7 @@ class SharedData:
             folders=self._folders,
             # One of two machines dials: the one whose name comes later.
             peers=tuple(
-                Peer(addresses[name], port)
+                SharingPeer(addresses[name], port)
                 for name, port in self._order.peers.items()
                 if name < own and name in addresses
             ),

@@ -24,7 +24,6 @@ from potluck.meeting.host.starting import RunStarter
 from potluck.meeting.host.state import HostState
 from potluck.meeting.host.status import show_everything, show_run
 from potluck.meeting.host.troubles import Troubles
-from potluck.meeting.transfer.catalogues import KeptCatalogues
 from potluck.meeting.transfer.run_tail import conclude
 from potluck.meeting.transfer.states import ArrivedStates
 from potluck.meeting.wire import GateOrders, Introduction, Orders, Report, RunRequest
@@ -52,8 +51,7 @@ class Coordinator:
         self.readings = RunReadings(facts.machine, self.troubles)
         self.files = RunFiles(folder / "runs", self.troubles)
         self.states = ArrivedStates(folder / "states")
-        self.catalogues = KeptCatalogues(folder / "catalogues")
-        self.data = DataBoard()
+        self.data = DataBoard(folder / "catalogues")
         self.install = ""
         """The command that installs the host's Potluck on a machine that has another version."""
         self._lighthouses = lighthouses

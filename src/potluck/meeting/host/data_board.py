@@ -1,16 +1,19 @@
 """What the host knows of runs' data: which machine has how much of it, and where others dial that machine."""
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 from potluck.meeting.host.runs import RunRecord
-from potluck.meeting.wire import DataOrder, DataReport
+from potluck.meeting.transfer.catalogues import KeptCatalogues
+from potluck.meeting.wire import DataReport, SharingOrder
 
 
 class DataBoard:
-    """The last report of each machine, by run and machine. Nothing is kept on disk: machines report again."""
+    """The last report of each machine, by run and machine, in memory: machines report again. Catalogues are on disk."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.catalogues = KeptCatalogues(folder)
         self._reports: dict[str, dict[str, DataReport]] = {}
 
     def take(self, machine: str, reports: Iterable[DataReport]) -> bool:
@@ -30,10 +33,10 @@ class DataBoard:
         kept = set(runs)
         self._reports = {run_id: reports for run_id, reports in self._reports.items() if run_id in kept}
 
-    def order(self, record: RunRecord) -> DataOrder:
+    def order(self, record: RunRecord) -> SharingOrder:
         """The run's folders and the machines to get them from."""
         reports = self._reports.get(record.id, {})
-        return DataOrder(
+        return SharingOrder(
             run=record.name,
             run_id=record.id,
             folders=record.task.data,

@@ -250,14 +250,14 @@ async def give_bundle(digest: Digest, bundles: Bundles) -> Response:
 @_members.put("/catalogues/{digest}")
 async def take_catalogue(digest: Digest, request: Request, coordinator: CoordinatorDep) -> dict[str, bool]:
     """Store the list of a shared folder's files."""
-    await asyncio.to_thread(coordinator.catalogues.put, digest, await request.body())
+    await asyncio.to_thread(coordinator.data.catalogues.put, digest, await request.body())
     return {"kept": True}
 
 
 @_members.get("/catalogues/{digest}")
 async def give_catalogue(digest: Digest, coordinator: CoordinatorDep) -> Response:
     """The list of a shared folder's files, for a machine that gets the folder."""
-    content = await asyncio.to_thread(coordinator.catalogues.get, digest)
+    content = await asyncio.to_thread(coordinator.data.catalogues.get, digest)
     return Response(content, media_type="application/octet-stream")
 
 
