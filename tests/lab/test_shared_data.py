@@ -28,6 +28,16 @@ def test_a_folder_arrives_while_training_goes_on_through_a_kill_and_a_damaged_fi
 
 
 @pytest.fixture
+def small_disk(tmp_path):
+    """Where lily's data goes is a disk of 16 MB."""
+    data = tmp_path / "lily" / "home" / "data"
+    data.mkdir(parents=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", data], check=True)
+    yield
+    subprocess.run(["umount", "--lazy", data], check=True)
+
+
+@pytest.fixture
 def pair(tmp_path):
     with Gathering(tmp_path, PAIR) as gathering:
         gathering.host().expect("rosa is here", 60)
@@ -36,15 +46,9 @@ def pair(tmp_path):
         yield gathering
 
 
-def test_a_machine_without_space_says_so_at_once(pair, tmp_path):
+def test_a_machine_without_space_says_so_at_once(small_disk, pair, tmp_path):
     samples = make_samples(tmp_path / "samples", 300 * SAMPLE_BYTES, "files")
-    data = pair.place("lily") / "home" / "data"
-    data.mkdir(parents=True, exist_ok=True)
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=16m", "tmpfs", data], check=True)
-    try:
-        code, output = pair.run("rosa", "run", "--data", samples, "train.py", "--save", tmp_path, timeout_s=90)
-    finally:
-        subprocess.run(["umount", "--lazy", data], check=True)
+    code, output = pair.run("rosa", "run", "--data", samples, "train.py", "--save", tmp_path, timeout_s=90)
     assert code != 0
     assert "lily: samples needs 0.03 GB here" in output
     assert "fix: free space" in output

@@ -80,7 +80,10 @@ class SharingLine:
             if not piece:
                 raise ConnectionResetError("it has ended")
             received += piece
-        return msgspec.json.decode(received, type=Found)
+        found = msgspec.json.decode(received, type=Found)
+        if found.trouble:
+            raise SharingError(found.trouble, fix="see what potluck join or potluck host prints on this machine")
+        return found
 
     def _connect(self) -> socket.socket:
         if getattr(self._local, "connection", None) is None or self._local.process != os.getpid():

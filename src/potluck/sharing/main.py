@@ -181,8 +181,11 @@ class _Sharing:
                 return
             while line := await reader.readline():
                 asked = msgspec.json.decode(line, type=FromWorker)
-                await self._is_ready.wait()
-                assert self._swarm is not None
+                while not self._is_ready.is_set() and not self._trouble:
+                    await asyncio.sleep(_SOON_S)
+                if self._swarm is None:
+                    writer.write(msgspec.json.encode(Found(size=-1, trouble=self._trouble)) + b"\n")
+                    return
                 self._first_asked_at = self._first_asked_at or time.monotonic()
                 if isinstance(asked, Expect):
                     self._num_expected += 1
@@ -223,10 +226,10 @@ class _Sharing:
                 await asyncio.sleep(_LOOK_S)
             return Found(size=folder.catalogue.size_bytes)
         if isinstance(asked, WantAll):
-            return Found(size=-1, trouble="there is no such folder")
+            return Found(size=-1, trouble=f"this run has no folder {asked.folder}")
         file = None if folder is None else folder.files.get(asked.path)
         if folder is None or file is None:
-            return Found(size=-1, trouble="there is no such file")
+            return Found(size=-1)
         if isinstance(asked, Look):
             return Found(size=file.size)
         start, end = max(0, asked.start), min(file.size, file.size if asked.end is None else asked.end)

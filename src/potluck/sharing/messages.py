@@ -88,7 +88,7 @@ class Found(SharingMessage, frozen=True, kw_only=True):
     size: int
     start: int = 0
     end: int = 0
-    trouble: str = ""  # if the bytes cannot come
+    trouble: str = ""  # why no bytes can come at all
 
 
 FromWorker = Look | Want | WantAll | Expect

@@ -11,6 +11,7 @@ never reads holes.
 import hashlib
 import os
 import shutil
+from collections.abc import Collection
 from contextlib import suppress
 from pathlib import Path
 
@@ -112,14 +113,17 @@ def _link(nowhere: str, path: str) -> None:
         Path(path).symlink_to(NOT_HERE)
 
 
-def make_room(places: Path, own: DataPlace, size_bytes: int, limit_bytes: int | None) -> None:
+def make_room(
+    places: Path, own: DataPlace, size_bytes: int, limit_bytes: int | None, in_use: Collection[Path] = ()
+) -> None:
     """Remove folders of earlier runs, the longest unused first, until this one fits; SharingError if it cannot.
 
-    `limit_bytes`: the most that all folders may take; by default, half of the disk space that they could have.
+    `in_use`: folders that stay. `limit_bytes`: the most that all folders may take; by default, half of the disk space
+    that they could have.
     """
     own.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    used = {one: _used(one) for one in places.iterdir() if one.is_dir() and one.name != "catalogues"}
-    others = sorted((one for one in used if one != own.folder), key=lambda one: one.stat().st_mtime)
+    used = {one: _used(one) for one in places.iterdir() if (one / "catalogue").is_file() or one == own.folder}
+    others = sorted((one for one in used if one not in (own.folder, *in_use)), key=lambda one: one.stat().st_mtime)
     missing = max(0, size_bytes - used[own.folder])
 
     def free() -> int:
@@ -127,8 +131,7 @@ def make_room(places: Path, own: DataPlace, size_bytes: int, limit_bytes: int | 
 
     limit = (free() + sum(used.values())) // 2 if limit_bytes is None else limit_bytes
     while others and (free() < missing or size_bytes + sum(used[one] for one in others) > limit):
-        shutil.rmtree(others[0], ignore_errors=True)
-        others.pop(0)
+        shutil.rmtree(others.pop(0), ignore_errors=True)
     if free() < missing:
         raise SharingError(
             f"{own.name} needs {missing / 1e9:,.2f} GB here, and {places} has {max(0, free()) / 1e9:,.2f} GB to spare",

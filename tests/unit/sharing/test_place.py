@@ -61,6 +61,7 @@ def test_a_file_that_was_changed_or_removed_is_checked_again(place, catalogue):
 
 def fill(folder, size, age_s):
     (folder / "arriving").mkdir(parents=True)
+    (folder / "catalogue").touch()
     (folder / "arriving" / "x").write_bytes(os.urandom(size))
     os.utime(folder, (age_s, age_s))
 
@@ -71,6 +72,9 @@ def test_the_longest_unused_folders_go_first_and_not_more_than_needed(tmp_path, 
         fill(places / name, 1 << 20, 1_000_000 + age)
     make_room(places, place, 1 << 20, limit_bytes=(3 << 20) + 8192)
     assert {one.name for one in places.iterdir()} == {"0123", "older", "old"}
+    with pytest.raises(SharingError, match="POTLUCK_DATA_LIMIT"):
+        make_room(places, place, 2 << 20, limit_bytes=1 << 20, in_use=[places / "old"])
+    assert {one.name for one in places.iterdir()} == {"0123", "old"}
 
 
 def test_too_little_space_is_told_with_numbers(place):

@@ -49,7 +49,7 @@ class SharedData:
             self._is_over = True
             process, self._process = self._process, None
         if process is not None:
-            threading.Thread(target=process.close, name="potluck-data-end", daemon=True).start()
+            process.close()
 
     def report(self) -> list[DataReport]:
         """How far the data has arrived; empty until the sharing process can be dialled."""
@@ -144,7 +144,8 @@ class SharedData:
             source = granted_folder(places, folder.catalogue)
             return FolderSettings(name=folder.name, catalogue=settings.catalogue, source=str(source))
         limit = read_data_limit()
-        make_room(places, place, folder.size_bytes, None if limit is None else size_bytes(limit))
+        in_use = [places / one.catalogue[:32] for one in self._order.folders]
+        make_room(places, place, folder.size_bytes, None if limit is None else size_bytes(limit), in_use)
         return FolderSettings(name=folder.name, catalogue=settings.catalogue, place=str(place.folder))
 
     def _settings(self) -> SharingSettings:
