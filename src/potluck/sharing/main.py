@@ -43,6 +43,7 @@ _CONNECT_S = 1.0
 _LISTEN_S = 10.0
 _FIRST_STEP_S = 20.0
 _NOBODY_ASKS_S = 60.0
+_MANY_PIECES = 64  # whoever waits for more waits for most of a folder
 _NICE = 10  # what trains goes first
 
 
@@ -204,6 +205,8 @@ class _Sharing:
         """Wait until these pieces are here; they come before all others."""
         self._num_waiting += 1
         self._hurry.set()
+        if len(pieces) > _MANY_PIECES:
+            folder.fetch_all()
         try:
             while not folder.have(pieces):
                 folder.hurry(pieces)

@@ -170,13 +170,11 @@ class FolderTransfer:
 
     def hurry(self, pieces: Iterable[int]) -> None:
         """Somebody waits for these pieces: they come before all others."""
-        for number, piece in enumerate(pieces):
-            if number >= _MOST_DEADLINES:
-                break
-            if piece not in self._wanted and piece not in self._here:
-                self._wanted.add(piece)
-                self.handle.piece_priority(piece, _SOON)
-                self.handle.set_piece_deadline(piece, _SOON_MS * number)
+        new = (piece for piece in pieces if piece not in self._wanted and piece not in self._here)
+        for number, piece in enumerate(list(islice(new, max(0, _MOST_DEADLINES - len(self._wanted))))):
+            self._wanted.add(piece)
+            self.handle.piece_priority(piece, _SOON)
+            self.handle.set_piece_deadline(piece, _SOON_MS * number)
 
     def expect(self, samples: list[int], num_samples: int) -> None:
         """The dataset's samples with these numbers are needed soon."""
