@@ -115,7 +115,7 @@ def sha(content):
 def test_a_worker_reads_what_has_not_arrived(tmp_path, gate, source):
     content = make_catalogue(source, tmp_path / "kept")
     place = DataPlace(tmp_path / "to", "things")
-    place.keep_catalogue(content)
+    place.keep_catalogue(hashlib.sha256(content).hexdigest(), content)
     common = {"gate": gate, "gate_run": "run"}
     listed = str(place.catalogue_file)
     seeding = SharingSettings(

@@ -70,7 +70,7 @@ def run(
     from potluck.cli.placing import Placement, check_devices_are_here, check_mode, run_solo
     from potluck.cli.plain_solo import run_plain_solo
     from potluck.cli.script_kind import check_kind, check_script
-    from potluck.cli.sharing import own_folders, share_folders
+    from potluck.cli.sharing import given_folders, own_folders, share_folders
     from potluck.core.environment import add_variables, read_environment
     from potluck.core.errors import MeetingError
     from potluck.core.machine_names import read_machine_names
@@ -95,8 +95,9 @@ def run(
     check_kind(packed, script, is_plain=plain, resume=resume, log_to=command.log_to)
     _check_keep(keep, is_plain=plain, is_solo=command.solo)
     placement = Placement.of(command)
+    folders = given_folders(data, data_first)
     if command.solo:
-        add_variables(own_folders([*(data or []), *(data_first or [])]))
+        add_variables(own_folders(folders))
         if folder is not None or command.log_to is not None or placement.names_machines:
             raise MeetingError(
                 "--solo trains on this machine alone, in this folder",
@@ -109,10 +110,9 @@ def run(
     home = Home(read_environment().home)
     _check_joined(home, script, is_plain=plain)
     with ClusterClient(home) as cluster:
-        shared = share_folders(cluster, home, data or [], packed, print, data_first)
-        bundle = pack(packed, script.absolute(), without=(*(data or []), *(data_first or [])))
+        shared = share_folders(cluster, home, folders, packed, print)
+        bundle = pack(packed, script.absolute(), without=tuple(folders))
         cluster.send_bundle(bundle)
-        needed = requirements(imported_packages(packed, Path(bundle.entry)))
         task = RunTask(
             bundle=bundle.hash,
             entry=bundle.entry,
@@ -120,7 +120,7 @@ def run(
             keep=kept,
             exchange=exchange,
             is_plain=plain,
-            requirements=needed,
+            requirements=requirements(imported_packages(packed, Path(bundle.entry))),
             env=variables,
             data=shared,
         )

@@ -8,15 +8,14 @@ ends, the process that owns the gate has ended, and the gate ends, too.
 
 import argparse
 import asyncio
-import os
 import signal
 import socket
-import sys
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from potluck.core.kept_process import StateWriter, run_until_one_ends, stdin_lines
 from potluck.gates.file_limit import raise_file_limit
 from potluck.gates.gate import Gate
 from potluck.gates.identity import load_or_make
@@ -44,38 +43,23 @@ def main() -> None:
 async def _run(identity: Path, path: Path, listeners: list[socket.socket]) -> None:
     has_changed = asyncio.Event()
     gate = Gate(load_or_make(identity), listeners, has_changed.set)
-    parts = (_read_settings(gate), gate.listen(), WorkerSocket(gate, path).listen(), _write_links(gate, has_changed))
-    tasks = [asyncio.ensure_future(part) for part in parts]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    await run_until_one_ends(
+        _read_settings(gate), gate.listen(), WorkerSocket(gate, path).listen(), _write_links(gate, has_changed)
+    )
 
 
 async def _read_settings(gate: Gate) -> None:
     """Apply settings from stdin until it ends."""
-    reader = asyncio.StreamReader(limit=1 << 26)
-    loop = asyncio.get_running_loop()
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb"))
+    reader = await stdin_lines(1 << 26)
     while line := await reader.readline():
         gate.update(msgspec.json.decode(line, type=Settings))
 
 
 async def _write_links(gate: Gate, has_changed: asyncio.Event) -> None:
     """Write the links when one has changed; also look every few seconds, since round trips change without notice."""
-    written, left = None, b""
-    os.set_blocking(sys.stdout.fileno(), False)  # an owner that is stopped (Ctrl-Z) must not stop the gate
+    states = StateWriter()
     while True:
-        links = gate.links()
-        if links != written and not left:
-            left, written = msgspec.json.encode(links) + b"\n", links
-        if left:
-            with suppress(BlockingIOError):
-                left = left[os.write(sys.stdout.fileno(), left) :]
+        states.write(gate.links())
         has_changed.clear()
         with suppress(asyncio.TimeoutError):
             await asyncio.wait_for(has_changed.wait(), _LOOK_S)

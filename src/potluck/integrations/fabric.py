@@ -27,10 +27,9 @@ from potluck.core.errors import UsageError
 from potluck.engine.compute.device import choose_device
 from potluck.engine.run import Run
 from potluck.engine.start import start
+from potluck.integrations.precisions import as_mixed_precision
 
 hide_ranks()  # Lightning would connect to the other workers itself
-
-_PRECISIONS = {"32-true": "no", "bf16-mixed": "bf16", "16-mixed": "fp16"}
 
 
 class PotluckFabricStrategy(SingleDeviceStrategy):
@@ -46,12 +45,8 @@ class PotluckFabricStrategy(SingleDeviceStrategy):
     def run(self) -> Run:
         """The run, which begins with `fabric.setup`."""
         if self._run is None:
-            precision = str(self.precision.precision)
-            if precision not in _PRECISIONS:
-                raise UsageError(
-                    f"precision={precision!r} is not known to Potluck", fix=f"use one of {', '.join(_PRECISIONS)}"
-                )
-            self._run = start(**{"mixed_precision": _PRECISIONS[precision], **self._options})
+            precision = as_mixed_precision(str(self.precision.precision))
+            self._run = start(**{"mixed_precision": precision, **self._options})
             self._precision = Precision()  # the run casts and scales itself
         return self._run
 

@@ -29,11 +29,11 @@ from potluck.engine.data.loader import SharedLoader
 from potluck.engine.prepared import PreparedScheduler
 from potluck.engine.run import Run
 from potluck.engine.start import start
+from potluck.integrations.precisions import as_mixed_precision
 from potluck.integrations.trainer_data import loader_arguments
 
 hide_ranks()  # Lightning would connect to the other workers itself
 
-_PRECISIONS = {"32-true": "no", "bf16-mixed": "bf16", "16-mixed": "fp16"}
 _MANY_EPOCHS = 1_000_000_000
 
 
@@ -263,9 +263,7 @@ def _set_epoch(trainer: Trainer, epoch: int) -> None:
 
 def _refuse(trainer: Trainer, module: LightningModule) -> str:
     """Refuse settings that a run cannot keep; return the run's word for the precision."""
-    precision = str(trainer.precision)
-    if precision not in _PRECISIONS:
-        raise UsageError(f"precision={precision!r} is not known to Potluck", fix=f"use one of {', '.join(_PRECISIONS)}")
+    precision = as_mixed_precision(str(trainer.precision))
     if not module.automatic_optimization or type(module).backward is not LightningModule.backward:
         raise UsageError(
             f"{type(module).__name__} has automatic_optimization=False, or a backward of its own",
@@ -273,4 +271,4 @@ def _refuse(trainer: Trainer, module: LightningModule) -> str:
         )
     if cast(Any, trainer).reload_dataloaders_every_n_epochs:
         raise UsageError("reload_dataloaders_every_n_epochs would change the data of a run", fix="leave it out")
-    return _PRECISIONS[precision]
+    return precision

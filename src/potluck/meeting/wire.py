@@ -19,6 +19,7 @@ from potluck.core.machine_names import MACHINE_NAME
 from potluck.core.printable import printable
 from potluck.core.run_variables import MOST_VARIABLES
 from potluck.core.states import Order, WorkerPhase
+from potluck.gates.loopback import address_of
 from potluck.machine.parity import ParityReading
 from potluck.meeting.questions import Answer, Ask
 
@@ -354,6 +355,14 @@ class GateOrders(WireMessage):
     host: MachineName
     members: list[GateMember]
     runs: dict[str, list[MachineName]]
+
+    def has(self, machine: str) -> bool:
+        """Whether the host lists this machine's gate among the members, which takes a moment after joining again."""
+        return any(one.machine == machine for one in self.members)
+
+    def addresses(self) -> dict[str, str]:
+        """Each member's loopback address, which is the same on all machines."""
+        return {one.machine: address_of(self.block, one.number) for one in self.members}
 
 
 class Orders(WireMessage):

@@ -15,6 +15,7 @@ from typing import Any
 
 from potluck.core.atomic import replacing
 from potluck.core.errors import SharingError
+from potluck.core.newest_files import keep_newest
 from potluck.core.plain_file import read_plain
 from potluck.core.shell_words import quote
 
@@ -66,9 +67,15 @@ def load_libtorrent() -> Any:
     return libtorrent
 
 
+def located(folder: Path) -> Path:
+    """The folder's full path under the name that the user gave it, which may be a link to the folder."""
+    whole = Path(os.path.abspath(folder))  # noqa: PTH100  resolves "..", and no link
+    return whole.parent.resolve() / whole.name
+
+
 def make_catalogue(folder: Path, kept: Path, tell: Callable[[str], None] = lambda _: None) -> bytes:
     """The catalogue of a folder on this machine; `kept` is where catalogues of earlier times are."""
-    folder = folder.resolve()
+    folder = located(folder)
     listed = _list(folder)
     file = kept / hashlib.sha256(repr((str(folder), listed)).encode()).hexdigest()
     if file.is_file():
@@ -85,11 +92,9 @@ def make_catalogue(folder: Path, kept: Path, tell: Callable[[str], None] = lambd
         raise SharingError(
             f"files in {folder} changed while they were read", fix="type the command again when nothing writes there"
         )
-    kept.mkdir(parents=True, exist_ok=True)
-    for old in sorted(kept.iterdir(), key=lambda one: one.stat().st_mtime)[: -_KEPT + 1]:
-        old.unlink(missing_ok=True)
     with replacing(file) as out:
         out.write(made)
+    keep_newest(kept.iterdir(), _KEPT)
     return made
 
 
@@ -146,13 +151,19 @@ class SampleGuess:
 
 
 def _list(folder: Path) -> list[tuple[str, int, int, int]]:
-    """Path, size, time of change and inode of every file below the folder; links to folders are not followed."""
+    """Path, size, time of change and inode of every file below the folder."""
     if not folder.is_dir():
         raise SharingError(f"there is no folder {folder}", fix="give --data a folder of this machine")
     found: list[tuple[str, int, int, int]] = []
     try:
-        for parent, _, names in os.walk(folder, onerror=_raise):
+        for parent, below, names in os.walk(folder, onerror=_raise):
             inside = "" if parent == str(folder) else f"{parent[len(str(folder)) + 1 :]}/"
+            for name in below:
+                if os.path.islink(f"{parent}/{name}"):  # noqa: PTH114
+                    raise SharingError(
+                        f"{parent}/{name} is a link to a folder, whose files would not be sent",
+                        fix="put the folder itself there, or share it on its own with another --data",
+                    )
             for name in names:
                 status = os.stat(f"{parent}/{name}")  # noqa: PTH116  a folder may have a million files
                 if not stat.S_ISREG(status.st_mode):

@@ -69,7 +69,8 @@ def watch_folders() -> None:
     """Let this process read files of its run's folders that have not arrived yet, by waiting for them."""
     folders = [one for one in read_folders() if one.arriving]
     if folders:
-        from potluck.sharing.arriving import ArrivingFolder, watch  # noqa: PLC0415  imports numpy
+        from potluck.sharing.arriving import watch  # noqa: PLC0415  imports numpy
+        from potluck.sharing.arriving_paths import ArrivingFolder  # noqa: PLC0415
         from potluck.sharing.asking import SharingLine  # noqa: PLC0415
 
         lines = {one.socket: SharingLine(one.socket) for one in folders}

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from potluck.core.atomic import write_secret
 from potluck.core.errors import SharingError
+from potluck.core.newest_files import keep_newest
 from potluck.core.plain_file import read_plain
+from potluck.sharing.catalogue import located
 
 _KEEP = 50
 
@@ -14,9 +16,8 @@ _KEEP = 50
 def grant(data_dir: Path, digest: str, folder: Path) -> None:
     """Note that this machine may send the files of a folder, which this catalogue lists."""
     notes = data_dir / "granted"
-    write_secret(notes / digest, str(folder.resolve()))
-    for old in sorted(notes.iterdir(), key=lambda one: one.stat().st_mtime)[:-_KEEP]:
-        old.unlink(missing_ok=True)
+    write_secret(notes / digest, str(located(folder)))
+    keep_newest(notes.iterdir(), _KEEP)
 
 
 def granted_folder(data_dir: Path, digest: str) -> Path:

@@ -10,7 +10,6 @@ import argparse
 import asyncio
 import os
 import signal
-import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from potluck.core.errors import GateError, SharingError
+from potluck.core.kept_process import StateWriter, run_until_one_ends, stdin_lines
 from potluck.gates.exposing import GateLine, TakenError
 from potluck.gates.file_limit import raise_file_limit
 from potluck.gates.sockets import peer_user
@@ -70,6 +70,7 @@ class _Sharing:
         self._port = 0
         self._is_ready = asyncio.Event()
         self._trouble = ""
+        self._states = StateWriter()
         self._num_waiting = 0
         self._hurry = asyncio.Event()
         self._has_peers = asyncio.Event()
@@ -79,23 +80,14 @@ class _Sharing:
 
     async def run(self) -> None:
         """Serve until stdin ends."""
-        parts = (self._read_settings(), self._serve(), self._look(), self._connect())
-        tasks = [asyncio.ensure_future(part) for part in parts]
         try:
-            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
+            await run_until_one_ends(self._read_settings(), self._serve(), self._look(), self._connect())
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
             if self._line is not None:
                 self._line.close()
 
     async def _read_settings(self) -> None:
-        reader = asyncio.StreamReader(limit=1 << 24)
-        loop = asyncio.get_running_loop()
-        await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(0, "rb"))
+        reader = await stdin_lines(1 << 24)
         while line := await reader.readline():
             is_first = self._settings is None
             self._settings = msgspec.json.decode(line, type=SharingSettings)
@@ -162,8 +154,7 @@ class _Sharing:
             is_ready=self._is_ready.is_set(),
             trouble=self._trouble or ("" if self._swarm is None else self._swarm.trouble),
         )
-        sys.stdout.buffer.write(msgspec.json.encode(state) + b"\n")
-        sys.stdout.buffer.flush()
+        self._states.write(state)
 
     # Workers
 

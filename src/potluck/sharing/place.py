@@ -2,7 +2,8 @@
 
     catalogue      the folder's files and the hashes of their pieces
     arriving/NAME  the files as they arrive, with holes; only Potluck reads them
-    NAME           what scripts see: a file that has arrived, or a link to nowhere in the place of one that has not
+    seen/NAME      what scripts see: a file that has arrived, or a link to nowhere in the place of one that has not
+    complete       a mark: every file has arrived
 
 A program that knows nothing of Potluck and opens a file that has not arrived is told that there is no such file; it
 never reads holes.
@@ -23,6 +24,8 @@ from potluck.sharing.catalogue import MOST_CATALOGUE_BYTES, Catalogue, DataFile
 
 NOT_HERE = "has-not-arrived-yet"
 """Target of the links in the place of files that have not arrived."""
+COMPLETE = "complete"
+"""The file that marks a folder of which every file has arrived."""
 _SPARE_BYTES = 256 << 20  # of the disk, for everything else that a run writes
 
 
@@ -34,18 +37,22 @@ class DataPlace:
         self.name = name
         self.catalogue_file = folder / "catalogue"
         self.arriving = folder / "arriving"
-        self.view = folder / name
-        self._mark = folder / "complete"
+        self.view = folder / "seen" / name
+        self._mark = folder / COMPLETE
 
-    def read_catalogue(self, digest: str) -> bytes | None:
-        """The catalogue, if it is here and has this SHA-256."""
+    def has_catalogue(self, digest: str) -> bool:
+        """Whether the catalogue is here and has this SHA-256."""
         try:
-            content = read_plain(self.catalogue_file, MOST_CATALOGUE_BYTES)
+            return hashlib.sha256(read_plain(self.catalogue_file, MOST_CATALOGUE_BYTES)).hexdigest() == digest
         except OSError:
-            return None
-        return content if hashlib.sha256(content).hexdigest() == digest else None
+            return False
 
-    def keep_catalogue(self, content: bytes) -> None:
+    def keep_catalogue(self, digest: str, content: bytes) -> None:
+        """Keep the catalogue; SharingError unless it has this SHA-256."""
+        if hashlib.sha256(content).hexdigest() != digest:
+            raise SharingError(
+                f"the list of {self.name}'s files arrived damaged", fix="start the run again with --data"
+            )
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with replacing(self.catalogue_file) as file:
             file.write(content)
@@ -136,12 +143,12 @@ def make_room(
         raise SharingError(
             f"{own.name} needs {missing / 1e9:,.2f} GB here, and {places} has {max(0, free()) / 1e9:,.2f} GB to spare",
             fix=f"free space (df -h {quote(places)}), or keep Potluck's folder on another disk with POTLUCK_HOME, or "
-            "leave this machine out with --without",
+            "name the other machines with --machines",
         )
     if limit_bytes is not None and size_bytes > limit_bytes:
         raise SharingError(
             f"{own.name} has {size_bytes / 1e9:,.2f} GB, and POTLUCK_DATA_LIMIT is {limit_bytes / 1e9:,.2f} GB here",
-            fix="set a higher POTLUCK_DATA_LIMIT where potluck join runs, or leave this machine out with --without",
+            fix="set a higher POTLUCK_DATA_LIMIT where potluck join runs, or name the other machines with --machines",
         )
 
 

@@ -127,6 +127,9 @@ class FolderTransfer:
         self._place = place
         self._here: set[int] = set()
         self._wanted: set[int] = set()
+        """Pieces with a deadline."""
+        self._awaited: set[int] = set()
+        """Pieces that somebody has waited for since the last look."""
         self._arrived: set[int] = set()
         """Pieces that libtorrent has and that were not found on the disk yet."""
         self._left: dict[str, int] = {}
@@ -134,7 +137,6 @@ class FolderTransfer:
         self._files_of: dict[int, list[DataFile]] = {}
         self._to_show: deque[DataFile] = deque()
         self._is_fetching_all = False
-        self._num_pieces = int(catalogue.torrent.num_pieces())
         if not is_whole:
             for file in filter(lambda one: one.size, catalogue.files):
                 pieces = catalogue.pieces(file, 0, file.size)
@@ -169,7 +171,11 @@ class FolderTransfer:
         return max(0, first * size - file.offset), min(file.size, (last + 1) * size - file.offset)
 
     def hurry(self, pieces: Iterable[int]) -> None:
-        """Somebody waits for these pieces: they come before all others."""
+        """Somebody waits for these pieces now: they come before all others, and are looked for at once."""
+        self._awaited.update(piece for piece in pieces if piece not in self._here)
+        self._set_deadlines(pieces)
+
+    def _set_deadlines(self, pieces: Iterable[int]) -> None:
         new = (piece for piece in pieces if piece not in self._wanted and piece not in self._here)
         for number, piece in enumerate(list(islice(new, max(0, _MOST_DEADLINES - len(self._wanted))))):
             self._wanted.add(piece)
@@ -180,15 +186,15 @@ class FolderTransfer:
         """The dataset's samples with these numbers are needed soon."""
         if not self.is_whole:
             pieces = [one for one in dict.fromkeys(self._guess.pieces(samples, num_samples)) if one not in self._here]
-            self.hurry(pieces)
+            self._set_deadlines(pieces)
             self.handle.prioritize_pieces([(piece, _SOON) for piece in pieces[_MOST_DEADLINES:]])
 
     def fetch_all(self) -> None:
         """Fetch also what nobody has asked for; before this call, processor and link are for what is urgent."""
         if not self._is_fetching_all and not self.is_whole:
             self._is_fetching_all = True
-            priorities = [_SOON if piece in self._wanted else _NORMAL for piece in range(self._num_pieces)]
-            self.handle.prioritize_pieces(priorities)
+            num_pieces = int(self.catalogue.torrent.num_pieces())
+            self.handle.prioritize_pieces([_SOON if piece in self._wanted else _NORMAL for piece in range(num_pieces)])
 
     def advance(self, *, is_due: bool) -> None:
         """Look for pieces that have come, and show some of the files that are complete."""
@@ -197,7 +203,8 @@ class FolderTransfer:
         if is_due:
             here = self.handle.status(self._lt.torrent_handle.query_pieces).pieces
             self._arrived = {piece for piece, is_here in enumerate(here) if is_here} - self._here
-        urgent = [piece for piece in self._wanted if self.handle.have_piece(piece)]
+        urgent = [piece for piece in self._awaited if self.handle.have_piece(piece)]
+        self._awaited.clear()
         missing = [piece for piece in (*urgent, *islice(self._arrived, _MOST_CHECKED)) if not self._check(piece)]
         if missing:
             self.handle.flush_cache()

@@ -6,7 +6,7 @@ import libtorrent
 import pytest
 
 from potluck.core.errors import SharingError
-from potluck.sharing.catalogue import SampleGuess, make_catalogue, read_catalogue
+from potluck.sharing.catalogue import SampleGuess, located, make_catalogue, read_catalogue
 
 
 def fill(folder, **files):
@@ -76,3 +76,19 @@ def test_a_sample_is_guessed_to_be_a_file_or_a_place_in_the_bytes(tmp_path):
     (piece,) = guess.pieces([500], 1000)
     assert piece == catalogue.size_bytes // 2 // catalogue.piece_bytes
     assert list(guess.pieces([-1, 1000], 1000)) == []
+
+
+def test_a_folder_behind_a_link_keeps_the_name_that_the_user_gave_it(tmp_path):
+    (tmp_path / "disk" / "images").mkdir(parents=True)
+    (tmp_path / "disk" / "images" / "a.txt").write_text("a")
+    (tmp_path / "data").symlink_to(tmp_path / "disk" / "images")
+    assert located(tmp_path / "disk" / ".." / "data") == tmp_path / "data"
+    assert read_catalogue(make_catalogue(tmp_path / "data", tmp_path / "kept")).name == "data"
+
+
+def test_a_link_to_a_folder_inside_is_not_left_out_in_silence(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.txt").write_text("a")
+    (tmp_path / "data" / "train").symlink_to(tmp_path)
+    with pytest.raises(SharingError, match="data/train is a link to a folder"):
+        make_catalogue(tmp_path / "data", tmp_path / "kept")

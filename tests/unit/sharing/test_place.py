@@ -1,5 +1,6 @@
 """Where data arrives: a file is seen when it is whole, a changed one is not trusted, and old folders make room."""
 
+import hashlib
 import os
 import shutil
 
@@ -40,6 +41,23 @@ def test_a_file_that_has_not_arrived_has_a_name_and_no_content(place):
     with pytest.raises(FileNotFoundError):
         (place.view / "cat").open()
     assert (place.view / "fish").read_bytes() == b""
+
+
+@pytest.mark.parametrize("name", ["catalogue", "arriving", "complete", "seen"])
+def test_a_folder_may_have_the_name_of_a_file_of_ours(tmp_path, name):
+    source = tmp_path / "source" / name
+    source.mkdir(parents=True)
+    (source / "cat").write_bytes(b"meow")
+    content = make_catalogue(source, tmp_path / "kept")
+    catalogue, place = read_catalogue(content), DataPlace(tmp_path / "data" / "0123", name)
+    place.keep_catalogue(hashlib.sha256(content).hexdigest(), content)
+    assert not place.open(catalogue)
+    (place.arriving / name).mkdir(parents=True, exist_ok=True)
+    (place.arriving / name / "cat").write_bytes(b"meow")
+    place.show(catalogue.files[0])
+    place.finish(catalogue)
+    assert place.open(catalogue)
+    assert (place.view / "cat").read_bytes() == b"meow"
 
 
 def test_what_has_arrived_is_seen_and_found_again(place, catalogue):

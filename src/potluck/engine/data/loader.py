@@ -15,7 +15,7 @@ from potluck.engine.order.seeding import seed_all
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
 from potluck.engine.steps.step import Step
-from potluck.sharing.arriving import expect, is_watching
+from potluck.sharing.arriving import expect, is_arriving
 
 _STEPS_AHEAD = 8
 _MOST_AHEAD = 20_000
@@ -148,7 +148,7 @@ class SharedLoader:
 
     def _announce(self, first: Slice) -> None:
         """Data that arrives from another machine: say which samples this and the next steps need."""
-        if not is_watching() or self.reading.is_stream:
+        if self.reading.is_stream or not is_arriving():
             return
         samples: list[int] = []
         for part in self._upcoming(first):

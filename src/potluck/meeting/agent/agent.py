@@ -197,8 +197,8 @@ class Agent:
 
     def _follow_data(self, orders: Orders) -> None:
         """Share what runs need; a machine that the gates do not know yet begins when they do."""
-        own = self._place.membership.machine
-        wanted = {order.run_id: order for order in orders.data} if _is_known(orders, own) else {}
+        is_known = orders.gate.has(self._place.membership.machine)
+        wanted = {order.run_id: order for order in orders.data} if is_known else {}
         for run_id, order in wanted.items():
             if run_id not in self._place.data:
                 self._place.data[run_id] = SharedData(self._place, order, orders.gate)
@@ -278,10 +278,6 @@ class Agent:
         given = self._devices
         devices, cards = find_devices() if given is None else (given, name_cards())
         self._inbox.put(DevicesCounted(devices, cards))
-
-
-def _is_known(orders: Orders, machine: str) -> bool:
-    return any(one.machine == machine for one in orders.gate.members)
 
 
 def _messages(inbox: "queue.SimpleQueue[AgentMessage]") -> Iterator[AgentMessage]:

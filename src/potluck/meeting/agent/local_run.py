@@ -175,8 +175,10 @@ class LocalRun:
         elif order in ("prepare", "go") and self._stage == "new":
             self._prepare()
         elif order == "go" and self._stage == "preparing":
-            if _is_member(self._gates, self._place.membership.machine) and any(
-                report.state == "ready" for report in self._reports.values()
+            if (
+                self._gates is not None
+                and self._gates.has(self._place.membership.machine)
+                and any(report.state == "ready" for report in self._reports.values())
             ):
                 self._start()
         elif order == "go" and self._started_with != self.assignment.expected and not self.is_plain:
@@ -287,8 +289,3 @@ def _environments(
     if assignment.plain is not None:
         return plain_environments(place, assignment, assignment.plain, gates, folder.absolute() / "logs")
     return worker_environments(place, assignment, gates, folder.parent)
-
-
-def _is_member(gates: GateOrders | None, machine: str) -> bool:
-    """Whether the host lists this machine's gate among the members, which takes a moment after joining again."""
-    return gates is not None and any(one.machine == machine for one in gates.members)

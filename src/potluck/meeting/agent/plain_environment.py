@@ -7,7 +7,6 @@ from potluck.core.nccl_variables import nccl_defaults
 from potluck.core.run_variables import parse_variables
 from potluck.core.torchrun_variables import torchrun_variables
 from potluck.engine.group.addresses import address_towards
-from potluck.gates.loopback import address_of
 from potluck.machine.interfaces import interface_to_all, interface_with
 from potluck.machine.nccl_settings import infiniband_devices, read_nccl_files
 from potluck.meeting.agent.messages import AgentPlace
@@ -25,7 +24,7 @@ def plain_environments(
     """
     membership = place.membership
     of_nccl = _nccl_variables(membership.machine, assignment, gates, log_folder)
-    addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
+    addresses = gates.addresses()
     shared = {
         **own_cards(assignment.devices),
         **parse_variables(assignment.task.env_words),

@@ -8,7 +8,6 @@ from potluck.core.disk import as_disk_error
 from potluck.core.environment import read_data_limit
 from potluck.core.errors import PotluckError, SharingError
 from potluck.core.quantities import size_bytes
-from potluck.gates.loopback import address_of
 from potluck.meeting.agent.messages import AgentPlace
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.wire import DataReport, GateOrders, SharedFolder, SharingOrder
@@ -130,27 +129,21 @@ class SharedData:
         """Fetch the catalogue, and make room for the files."""
         places = self._place.home.data_dir.absolute()
         place = DataPlace(places / folder.catalogue[:32], folder.name)
-        content = place.read_catalogue(folder.catalogue)
-        if content is None:
+        if not place.has_catalogue(folder.catalogue):
             with HostClient.of(self._place.membership, timeout_s=_FETCH_S) as client:
-                content = client.send("GET", f"/catalogues/{folder.catalogue}")
-            place.keep_catalogue(content)
-            if place.read_catalogue(folder.catalogue) is None:
-                raise SharingError(
-                    f"the list of {folder.name}'s files arrived damaged", fix="start the run again with --data"
-                )
-        settings = FolderSettings(name=folder.name, catalogue=str(place.catalogue_file))
+                place.keep_catalogue(folder.catalogue, client.send("GET", f"/catalogues/{folder.catalogue}"))
+        catalogue = str(place.catalogue_file)
         if folder.source == self._place.membership.machine:
             source = granted_folder(places, folder.catalogue)
-            return FolderSettings(name=folder.name, catalogue=settings.catalogue, source=str(source))
+            return FolderSettings(name=folder.name, catalogue=catalogue, source=str(source))
         limit = read_data_limit()
         in_use = [places / one.catalogue[:32] for one in self._order.folders]
         make_room(places, place, folder.size_bytes, None if limit is None else size_bytes(limit), in_use)
-        return FolderSettings(name=folder.name, catalogue=settings.catalogue, place=str(place.folder))
+        return FolderSettings(name=folder.name, catalogue=catalogue, place=str(place.folder))
 
     def _settings(self) -> SharingSettings:
         own = self._place.membership.machine
-        addresses = {one.machine: address_of(self._gates.block, one.number) for one in self._gates.members}
+        addresses = self._gates.addresses()
         return SharingSettings(
             address=addresses[own],
             gate=self._place.gate,

@@ -7,7 +7,6 @@ from potluck.core.exchange_options import check_exchange_options
 from potluck.core.run_variables import parse_variables
 from potluck.core.torchrun_variables import without_cards
 from potluck.engine.group.addresses import address_towards
-from potluck.gates.loopback import address_of
 from potluck.meeting.agent.messages import AgentPlace
 from potluck.meeting.wire import Assignment, GateOrders
 
@@ -20,7 +19,7 @@ def worker_environments(
     The secret is passed here, never in command-line arguments, which every user of a machine can read.
     """
     membership = place.membership
-    addresses = {one.machine: address_of(gates.block, one.number) for one in gates.members}
+    addresses = gates.addresses()
     shared = {
         **run_variables(parse_variables(assignment.task.env_words)),
         **exchange_variables(check_exchange_options(assignment.task.exchange)),

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING
 
 from potluck.core.atomic import replacing
 from potluck.core.errors import BundleError
+from potluck.core.newest_files import keep_newest
 from potluck.core.plain_file import read_plain
 from potluck.core.shell_words import quote
 from potluck.meeting.transfer.selection import MAX_FILES, check_entry, select_files
@@ -162,9 +163,7 @@ class BundleCache:
         verify(data, bundle_hash, limit_bytes=self._limit_bytes)
         with replacing(self._file(bundle_hash)) as file:
             file.write(data)
-        by_use = sorted(self._folder.glob("*.tar.gz"), key=lambda kept: kept.stat().st_mtime, reverse=True)
-        for old in by_use[self._keep :]:
-            old.unlink(missing_ok=True)
+        keep_newest(self._folder.glob("*.tar.gz"), self._keep)
 
     def _file(self, bundle_hash: str) -> Path:
         if not _HASH.fullmatch(bundle_hash):

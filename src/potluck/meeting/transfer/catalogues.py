@@ -6,6 +6,7 @@ from pathlib import Path
 
 from potluck.core.atomic import replacing
 from potluck.core.errors import MeetingError
+from potluck.core.newest_files import keep_newest
 from potluck.core.plain_file import read_plain
 from potluck.sharing.catalogue import MOST_CATALOGUE_BYTES
 
@@ -24,9 +25,7 @@ class KeptCatalogues:
             raise MeetingError("the list of a folder's files arrived damaged", fix="type the command again")
         with replacing(self._folder / digest) as file:
             file.write(content)
-        by_use = sorted(self._folder.glob("[0-9a-f]*"), key=lambda kept: kept.stat().st_mtime)
-        for old in by_use[:-_KEEP]:
-            old.unlink(missing_ok=True)
+        keep_newest(self._folder.glob("[0-9a-f]*"), _KEEP)
 
     def get(self, digest: str) -> bytes:
         """The catalogue; MeetingError if it is not here."""

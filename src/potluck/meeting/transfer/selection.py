@@ -62,9 +62,12 @@ def _matches_itself(pattern: RegexPattern, name: str) -> bool:
 
 
 def select_files(folder: Path, entry: Path, without: tuple[Path, ...] = ()) -> Selection:
-    """The files to bundle. The entry, which the user has named, is included even if .gitignore lists it."""
+    """The files to bundle. The entry, which the user has named, is included even if .gitignore lists it.
+
+    `without`: full paths of folders that are not bundled, or of links to them.
+    """
     folder = folder.resolve()
-    skipped = tuple(one.resolve() for one in without)
+    skipped = (*without, *(one.resolve() for one in without))
     script = check_entry(folder, entry)
     if Path.home().resolve().is_relative_to(folder):
         raise BundleError(
