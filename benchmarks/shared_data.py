@@ -69,7 +69,7 @@ def measure(scratch: Path, options: argparse.Namespace) -> dict[str, float]:
         agents = lab.join_all(*GETTING)
         shutil.copy(SCRIPT, lab.place("rosa") / f"{RUN}.py")
         found = first_run(lab, agents, samples, options)
-        changed = next((lab.place("lily") / "home" / "data").glob("*/samples/**/*.bin"))
+        changed = next((lab.place("lily") / "home" / "data").glob("*/seen/samples/**/*.bin"))
         with changed.open("r+b") as file:
             byte = file.read(1)
             file.seek(0)

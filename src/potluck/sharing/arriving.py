@@ -41,12 +41,12 @@ def watch(new: list[ArrivingFolder]) -> None:
         sys.addaudithook(_hear)
 
 
-def expect(samples: list[int], num_samples: int) -> None:
-    """Samples of a dataset that are needed soon: their files come before the others."""
+def expect(samples: list[int], num_now: int, num_samples: int) -> None:
+    """Samples of a dataset that are needed soon, the first `num_now` in this step: their files come before others."""
     if not samples:
         return
     for line in {id(folder.line): folder.line for folder in folders}.values():
-        line.expect(samples, num_samples)
+        line.expect(samples, num_now, num_samples)
 
 
 def is_arriving() -> bool:

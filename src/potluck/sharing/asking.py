@@ -48,10 +48,11 @@ class SharingLine:
         """Wait until a whole folder is here."""
         self._ask(WantAll(folder=folder))
 
-    def expect(self, samples: list[int], num_samples: int) -> None:
-        """Say which samples of a dataset are needed soon."""
+    def expect(self, samples: list[int], num_now: int, num_samples: int) -> None:
+        """Say which samples of a dataset are needed soon, the first `num_now` of them in this step."""
+        told = Expect(samples=samples, num_now=num_now, num_samples=num_samples)
         with suppress(OSError):  # what is not known in advance comes when it is asked for
-            self._connect().sendall(msgspec.json.encode(Expect(samples=samples, num_samples=num_samples)) + b"\n")
+            self._connect().sendall(msgspec.json.encode(told) + b"\n")
 
     def _ask(self, question: FromWorker) -> Found:
         """The answer; asks again if the sharing process was restarted meanwhile."""

@@ -22,6 +22,7 @@ from potluck.core.shell_words import quote
 MOST_CATALOGUE_BYTES = 96 << 20
 _MOST_FILES = 1_000_000
 _KEPT = 20
+_LEAST_PIECE, _PIECES = 128 << 10, 1 << 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,9 +146,11 @@ class SampleGuess:
                     file = self._usual[sample]
                     yield from self._catalogue.pieces(file, 0, file.size)
             return
+        size, piece_bytes = self._catalogue.size_bytes, self._catalogue.piece_bytes
         for sample in samples:
             if 0 <= sample < num_samples:
-                yield self._catalogue.size_bytes * sample // num_samples // self._catalogue.piece_bytes
+                start, end = size * sample // num_samples, max(1, size * (sample + 1) // num_samples)
+                yield from range(start // piece_bytes, 1 + (end - 1) // piece_bytes)
 
 
 def _list(folder: Path) -> list[tuple[str, int, int, int]]:
@@ -192,11 +195,17 @@ def _raise(error: OSError) -> None:
     raise error
 
 
+def _piece_bytes(listed: list[tuple[str, int, int, int]]) -> int:
+    """A power of two: small, because whoever needs one sample gets whole pieces; not so small that there are many."""
+    wanted = max(_LEAST_PIECE, sum(size for _, size, _, _ in listed) // _PIECES)
+    return 1 << (wanted - 1).bit_length()
+
+
 def _make(folder: Path, listed: list[tuple[str, int, int, int]]) -> bytes:
     libtorrent = load_libtorrent()
     files = [libtorrent.create_file_entry(f"{folder.name}/{path}", size) for path, size, _, _ in listed]
     # Version 2 (SHA-256, a tree of hashes for every file) took five times as long for 20,000 files: docs/decisions.md.
-    made = libtorrent.create_torrent(files, 0, libtorrent.create_torrent.v1_only)
+    made = libtorrent.create_torrent(files, _piece_bytes(listed), libtorrent.create_torrent.v1_only)
     made.set_priv(True)
     made.set_creation_date(0)  # equal folders have equal catalogues
     try:

@@ -182,7 +182,7 @@ class _Sharing:
                 if isinstance(asked, Expect):
                     self._num_expected += 1
                     for folder in self._swarm.folders.values():
-                        folder.expect(asked.samples, asked.num_samples)
+                        folder.expect(asked.samples, asked.num_now, asked.num_samples)
                     continue
                 writer.write(msgspec.json.encode(await self._answer(asked, self._swarm)) + b"\n")
                 await writer.drain()

@@ -76,9 +76,10 @@ class WantAll(SharingMessage, frozen=True, kw_only=True):
 
 
 class Expect(SharingMessage, frozen=True, kw_only=True):
-    """These samples of a dataset are needed soon. Nothing is answered."""
+    """These samples of a dataset are needed soon, the first `num_now` of them in this step. Nothing is answered."""
 
     samples: Annotated[list[int], msgspec.Meta(max_length=100_000)]
+    num_now: int
     num_samples: int
 
 

@@ -13,12 +13,12 @@ from potluck.sharing.catalogue import Catalogue, DataFile, SampleGuess, load_lib
 from potluck.sharing.messages import SharingPeer
 from potluck.sharing.place import DataPlace
 
-_SOON_MS = 50
 _MOST_DEADLINES = 256
 _MOST_SHOWN = 200
 _MOST_CHECKED = 16
 _RETRY_S = 5.0
-_SOON, _NORMAL = 7, 4  # libtorrent's priorities
+# libtorrent's priorities; far apart, because a piece that few machines have counts for more than its priority.
+_NOW, _SOON, _NORMAL = 7, 4, 1
 _SETTINGS = {
     # Nobody is looked for: an agent names the peers, and the gates lead to them over one encrypted connection.
     "enable_dht": False,
@@ -55,7 +55,7 @@ class Swarm:
     def __init__(self, address: str) -> None:
         self._lt = load_libtorrent()
         kinds = self._lt.alert.category_t
-        mask = kinds.error_notification | kinds.storage_notification
+        mask = kinds.error_notification | kinds.storage_notification | kinds.piece_progress_notification
         self._session = self._lt.session({**_SETTINGS, "listen_interfaces": f"{address}:0", "alert_mask": mask})
         self.folders: dict[str, FolderTransfer] = {}
         self.trouble = ""
@@ -93,9 +93,12 @@ class Swarm:
                 folder.handle.connect_peer((peer.address, peer.port))
 
     def advance(self, *, is_due: bool) -> None:
-        """Note what has arrived and what has gone wrong; `is_due`: look at all pieces, not only those waited for."""
+        """Note what has arrived and what has gone wrong; `is_due`: look at all pieces, not only at the newest."""
         for alert in self._session.pop_alerts():
-            if isinstance(alert, self._lt.file_error_alert | self._lt.torrent_error_alert):
+            if isinstance(alert, self._lt.piece_finished_alert):
+                for folder in self.folders.values():
+                    folder.note(alert)
+            elif isinstance(alert, self._lt.file_error_alert | self._lt.torrent_error_alert):
                 self.trouble, self._troubled_at = _in_words(alert.message()), time.monotonic()
             elif isinstance(alert, self._lt.hash_failed_alert):
                 self.trouble, self._troubled_at = "a piece arrived damaged, and is fetched again", time.monotonic()
@@ -126,10 +129,10 @@ class FolderTransfer:
         self._guess = SampleGuess(catalogue)
         self._place = place
         self._here: set[int] = set()
-        self._wanted: set[int] = set()
-        """Pieces with a deadline."""
         self._awaited: set[int] = set()
-        """Pieces that somebody has waited for since the last look."""
+        """Pieces that somebody waits for."""
+        self._raised: dict[int, int] = {}
+        """The priorities of pieces that come before others."""
         self._arrived: set[int] = set()
         """Pieces that libtorrent has and that were not found on the disk yet."""
         self._left: dict[str, int] = {}
@@ -171,40 +174,50 @@ class FolderTransfer:
         return max(0, first * size - file.offset), min(file.size, (last + 1) * size - file.offset)
 
     def hurry(self, pieces: Iterable[int]) -> None:
-        """Somebody waits for these pieces now: they come before all others, and are looked for at once."""
-        self._awaited.update(piece for piece in pieces if piece not in self._here)
-        self._set_deadlines(pieces)
+        """Somebody waits for these pieces now: they come before all others."""
+        for piece in pieces:
+            if piece not in self._here and piece not in self._awaited and len(self._awaited) < _MOST_DEADLINES:
+                self._awaited.add(piece)
+                self._raised[piece] = _NOW
+                self.handle.piece_priority(piece, _NOW)
+                self.handle.set_piece_deadline(piece, 0)
 
-    def _set_deadlines(self, pieces: Iterable[int]) -> None:
-        new = (piece for piece in pieces if piece not in self._wanted and piece not in self._here)
-        for number, piece in enumerate(list(islice(new, max(0, _MOST_DEADLINES - len(self._wanted))))):
-            self._wanted.add(piece)
-            self.handle.piece_priority(piece, _SOON)
-            self.handle.set_piece_deadline(piece, _SOON_MS * number)
-
-    def expect(self, samples: list[int], num_samples: int) -> None:
-        """The dataset's samples with these numbers are needed soon."""
-        if not self.is_whole:
-            pieces = [one for one in dict.fromkeys(self._guess.pieces(samples, num_samples)) if one not in self._here]
-            self._set_deadlines(pieces)
-            self.handle.prioritize_pieces([(piece, _SOON) for piece in pieces[_MOST_DEADLINES:]])
+    def expect(self, samples: list[int], num_now: int, num_samples: int) -> None:
+        """The dataset's samples with these numbers are needed soon, the first `num_now` of them in this step."""
+        if self.is_whole:
+            return
+        now, soon = (
+            [
+                piece
+                for piece in dict.fromkeys(self._guess.pieces(some, num_samples))
+                if piece not in self._here and self._raised.get(piece, _NORMAL) < priority
+            ]
+            for some, priority in ((samples[:num_now], _NOW), (samples[num_now:], _SOON))
+        )
+        raised = dict.fromkeys(soon, _SOON) | dict.fromkeys(now, _NOW)
+        self._raised |= raised
+        self.handle.prioritize_pieces(list(raised.items()))
 
     def fetch_all(self) -> None:
         """Fetch also what nobody has asked for; before this call, processor and link are for what is urgent."""
         if not self._is_fetching_all and not self.is_whole:
             self._is_fetching_all = True
             num_pieces = int(self.catalogue.torrent.num_pieces())
-            self.handle.prioritize_pieces([_SOON if piece in self._wanted else _NORMAL for piece in range(num_pieces)])
+            self.handle.prioritize_pieces([self._raised.get(piece, _NORMAL) for piece in range(num_pieces)])
+
+    def note(self, alert: Any) -> None:
+        """libtorrent has a new piece, of this folder or of another one."""
+        if alert.handle == self.handle and alert.piece_index not in self._here:
+            self._arrived.add(alert.piece_index)
 
     def advance(self, *, is_due: bool) -> None:
-        """Look for pieces that have come, and show some of the files that are complete."""
+        """Look for pieces that have come on the disk, and show some of the files that are complete."""
         if self.is_whole or self._place is None:
             return
         if is_due:
             here = self.handle.status(self._lt.torrent_handle.query_pieces).pieces
             self._arrived = {piece for piece, is_here in enumerate(here) if is_here} - self._here
-        urgent = [piece for piece in self._awaited if self.handle.have_piece(piece)]
-        self._awaited.clear()
+        urgent = self._arrived & self._awaited
         missing = [piece for piece in (*urgent, *islice(self._arrived, _MOST_CHECKED)) if not self._check(piece)]
         if missing:
             self.handle.flush_cache()
@@ -224,7 +237,8 @@ class FolderTransfer:
                 self._left[file.path] -= 1
                 if not self._left[file.path]:
                     self._to_show.append(file)
-        self._wanted.discard(piece)
+        self._awaited.discard(piece)
+        self._raised.pop(piece, None)
         self._arrived.discard(piece)
         return True
 

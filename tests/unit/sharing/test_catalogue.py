@@ -78,6 +78,13 @@ def test_a_sample_is_guessed_to_be_a_file_or_a_place_in_the_bytes(tmp_path):
     assert list(guess.pieces([-1, 1000], 1000)) == []
 
 
+def test_all_pieces_of_a_sample_in_one_file_are_guessed(tmp_path):
+    folder = fill(tmp_path / "rows", rows=os.urandom(10 * 100_000))
+    catalogue = read_catalogue(make_catalogue(folder, tmp_path / "kept"))
+    assert catalogue.piece_bytes == 128 << 10
+    assert list(SampleGuess(catalogue).pieces([0, 1], 10)) == [0, 0, 1]
+
+
 def test_a_folder_behind_a_link_keeps_the_name_that_the_user_gave_it(tmp_path):
     (tmp_path / "disk" / "images").mkdir(parents=True)
     (tmp_path / "disk" / "images" / "a.txt").write_text("a")

@@ -151,11 +151,14 @@ class SharedLoader:
         if self.reading.is_stream or not is_arriving():
             return
         samples: list[int] = []
+        num_now = 0
         for part in self._upcoming(first):
             if part.step >= first.step + _STEPS_AHEAD or len(samples) > _MOST_AHEAD:
                 break
             samples += self.order.indices(part).tolist()
-        expect(samples, self.reading.num_samples)
+            if part.step == first.step:
+                num_now = len(samples)
+        expect(samples, num_now, self.reading.num_samples)
 
     def _follow_order(self) -> None:
         """Drop the batches read ahead if batches were skipped since: the following steps have other samples now."""

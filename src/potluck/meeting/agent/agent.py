@@ -203,7 +203,9 @@ class Agent:
             if run_id not in self._place.data:
                 self._place.data[run_id] = SharedData(self._place, order, orders.gate)
             self._place.data[run_id].follow(order, orders.gate)
-        for run_id in self._place.data.keys() - {order.run_id for order in orders.data}:
+        # A worker here may go on for a moment after the run has ended elsewhere.
+        at_work = {run.assignment.run_id for run in self._runs.values() if run.is_training}
+        for run_id in self._place.data.keys() - {order.run_id for order in orders.data} - at_work:
             self._place.data.pop(run_id).close()
 
     def _is_of_earlier_start(self, assignment: Assignment) -> bool:
