@@ -1,5 +1,6 @@
 """Data without a shared disk: a folder reaches the other machines, by `benchmarks.shared_data`."""
 
+import os
 import shutil
 import subprocess
 
@@ -60,3 +61,63 @@ def test_a_machine_that_has_the_data_need_not_train(pair, tmp_path):
     code, output = pair.run("rosa", "run", *arguments, timeout_s=120)
     assert code == 0, output
     assert [file.name for file in (tmp_path / "saved").iterdir()] == ["lily.pt"]
+
+
+def test_train_shares_its_data_dir(pair, tmp_path):
+    text = tmp_path / "poems"
+    text.mkdir()
+    for number in range(4):
+        (text / f"{number}.txt").write_text(f"number {number} of all poems is short. " * 2000)
+    arguments = ["--model", "gpt2", "--model-size", "tiny", "--dataset", "text", "--data-dir", text, "--epochs", "1"]
+    code, output = pair.run(
+        "rosa", "train", *arguments, "--max-steps", "6", "--keep", "rosa", "--keep", "lily", timeout_s=150
+    )
+    assert code == 0, output
+    assert "poems: 4 files, 0.00 GB, goes to the other machines" in output
+    (seen,) = (pair.place("lily") / "home" / "data").glob("*/seen/poems")
+    assert (seen / "3.txt").read_bytes() == (text / "3.txt").read_bytes()
+
+
+PLAIN = """
+import os, sys
+from pathlib import Path
+total = sum(len(file.read_bytes()) for file in sorted(Path("things").iterdir()))
+Path(sys.argv[1], os.environ["RANK"]).write_text(str(total))
+"""
+
+
+@pytest.mark.parametrize("option", ["--data", "--data-first"])
+def test_a_script_that_does_not_use_potluck_finds_the_folder(pair, tmp_path, option):
+    things, told = pair.place("rosa") / "things", tmp_path / "told"
+    things.mkdir()
+    told.mkdir()
+    for number in range(30):
+        (things / f"{number}").write_bytes(bytes(100_000))
+    (pair.place("rosa") / "plain.py").write_text(PLAIN)
+    code, output = pair.run("rosa", "run", "--plain", option, things, "plain.py", told, timeout_s=120)
+    assert code == 0, output
+    assert {one.name: one.read_text() for one in told.iterdir()} == {"0": "3000000", "1": "3000000"}
+    (seen,) = (pair.place("lily") / "home" / "data").glob("*/seen/things")
+    assert len([one for one in seen.iterdir() if not one.is_symlink()]) == 30
+
+
+@pytest.mark.real_world
+def test_machines_send_each_other_what_they_have(tmp_path):
+    names = ("rosa", "lily", "fern", "ivy", "moss", "reed")
+    cluster = "machines:\n" + "".join(
+        f"  - {{name: {name}, cores: 0.33, memory: 2G, link: 40mbit, resolves: false}}\n" for name in names
+    )
+    (tmp_path / "rosa" / "things").mkdir(parents=True)
+    for number in range(200):
+        (tmp_path / "rosa" / "things" / f"{number}").write_bytes(os.urandom(100_000))
+    (tmp_path / "told").mkdir()
+    with Gathering(tmp_path, cluster) as gathering:
+        gathering.host().expect("rosa is here", 90)
+        gathering.join_all(*names[1:])
+        (gathering.place("rosa") / "plain.py").write_text(PLAIN)
+        before = gathering.lab["rosa"].usage().sent_bytes
+        arguments = ["--plain", "--data", "things", "plain.py", tmp_path / "told"]
+        code, output = gathering.run("rosa", "run", *arguments, timeout_s=240)
+        assert code == 0, output
+        assert {one.read_text() for one in (tmp_path / "told").iterdir()} == {"20000000"}
+        assert gathering.lab["rosa"].usage().sent_bytes - before < 3.5 * 20e6  # five machines got it

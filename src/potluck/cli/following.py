@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from potluck.cli.crashes import CrashTeller
+from potluck.cli.data_lines import DataTeller
 from potluck.cli.display import TrainingDisplay, show_training
 from potluck.cli.interrupts import leaving_on_interrupt, stopping_on_interrupt
 from potluck.cli.script_output import ScriptOutput
@@ -110,6 +111,7 @@ class _ShownRun:
         self._outlet = outlet
         self._output = ScriptOutput(display.say)
         self._trouble = NewLines()
+        self._data = DataTeller()
         self._damaged: set[str] = set()
         self._speeds_at = float("-inf")
 
@@ -138,6 +140,8 @@ class _ShownRun:
                 self._output.show_log(file, text, news.run)
         self.crashes.look(news.run)
         for line in self._trouble.of(news.run["trouble"]):
+            say(line)
+        if line := self._data.line(news.run.get("data"), news.run["workers"]):
             say(line)
         shares = machines_line(self.view.merge, self.view.state.benched, news.run["workers"])
         self._display.show_machines(shares if self.view.state.step >= _FIRST_SHARES else "")

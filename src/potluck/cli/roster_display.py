@@ -8,6 +8,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from potluck.cli.data_lines import data_lines
 from potluck.cli.fitting import fitted
 from potluck.cli.tables import ago
 from potluck.cli.terminal import Console
@@ -145,21 +146,3 @@ def runs_lines(status: dict[str, Any]) -> Text:
             lines += data_lines(run.get("data"))
             lines += [line for line in run["trouble"] if not is_about_link(line)]
     return Text("\n".join(lines) or "nothing runs; start with: potluck train")
-
-
-def data_lines(data: dict[str, Any] | None) -> list[str]:
-    """A run's folders of data, and which machines have how much of them."""
-    if not data or not data["folders"]:
-        return []
-    names = ", ".join(
-        f"{one['name']} ({one['size_bytes'] / 1e9:,.2f} GB, from {one['source']})" for one in data["folders"]
-    )
-    parts = [
-        f"{machine} {_share(one)}{'; ' + one['trouble'] if one['trouble'] else ''}"
-        for machine, one in data["machines"].items()
-    ]
-    return [f"data {names}: {', '.join(parts) or 'no machine has begun'}"]
-
-
-def _share(one: dict[str, Any]) -> str:
-    return "all" if one["have_bytes"] >= one["total_bytes"] else f"{one['have_bytes'] / one['total_bytes']:.0%}"

@@ -1,11 +1,9 @@
 """libtorrent's session in the sharing process: sends and receives the pieces of folders."""
 
-import hashlib
 import os
 import time
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ from potluck.sharing.place import DataPlace
 
 _MOST_DEADLINES = 256
 _MOST_SHOWN = 200
-_MOST_CHECKED = 16
 _RETRY_S = 5.0
 # libtorrent's priorities; far apart, because a piece that few machines have counts for more than its priority.
 _NOW, _SOON, _NORMAL = 7, 4, 1
@@ -43,8 +40,6 @@ _SETTINGS = {
     "active_limit": -1,
     "active_seeds": -1,
     "active_downloads": -1,
-    "aio_threads": 2,
-    "hashing_threads": 1,
     "user_agent": "potluck",
 }
 
@@ -56,7 +51,11 @@ class Swarm:
         self._lt = load_libtorrent()
         kinds = self._lt.alert.category_t
         mask = kinds.error_notification | kinds.storage_notification | kinds.piece_progress_notification
-        self._session = self._lt.session({**_SETTINGS, "listen_interfaces": f"{address}:0", "alert_mask": mask})
+        settings = self._lt.session_params({**_SETTINGS, "listen_interfaces": f"{address}:0", "alert_mask": mask})
+        # Writes a block before it goes on, and reads a piece from the disk to check it: what it has can be read. The
+        # others keep blocks in memory for a while, and say that they have a piece before it is written.
+        settings.disk_io_constructor = "posix_disk_io_constructor"
+        self._session = self._lt.session(settings)
         self.folders: dict[str, FolderTransfer] = {}
         self.trouble = ""
         self._troubled_at = 0.0
@@ -112,11 +111,7 @@ class Swarm:
 
 
 class FolderTransfer:
-    """One folder on its way from or to this machine.
-
-    libtorrent says that it has a piece before the piece is written: a piece counts when what is on the disk has its
-    hash.
-    """
+    """One folder on its way from or to this machine."""
 
     def __init__(
         self, library: Any, handle: Any, catalogue: Catalogue, place: DataPlace | None, *, is_whole: bool
@@ -133,8 +128,6 @@ class FolderTransfer:
         """Pieces that somebody waits for."""
         self._raised: dict[int, int] = {}
         """The priorities of pieces that come before others."""
-        self._arrived: set[int] = set()
-        """Pieces that libtorrent has and that were not found on the disk yet."""
         self._left: dict[str, int] = {}
         """How many pieces each file lacks that is not shown yet."""
         self._files_of: dict[int, list[DataFile]] = {}
@@ -149,8 +142,8 @@ class FolderTransfer:
 
     @property
     def is_behind(self) -> bool:
-        """Whether there are pieces to look for, or files to show, at once."""
-        return bool(self._arrived or self._to_show)
+        """Whether there are files to show at once."""
+        return bool(self._to_show)
 
     @property
     def have_bytes(self) -> int:
@@ -206,55 +199,35 @@ class FolderTransfer:
             self.handle.prioritize_pieces([self._raised.get(piece, _NORMAL) for piece in range(num_pieces)])
 
     def note(self, alert: Any) -> None:
-        """libtorrent has a new piece, of this folder or of another one."""
-        if alert.handle == self.handle and alert.piece_index not in self._here:
-            self._arrived.add(alert.piece_index)
+        """A new piece has been written, of this folder or of another one."""
+        if alert.handle == self.handle:
+            self._note(alert.piece_index)
 
     def advance(self, *, is_due: bool) -> None:
-        """Look for pieces that have come on the disk, and show some of the files that are complete."""
+        """Show some of the files that are complete; `is_due`: look for pieces that were here before, or not told of."""
         if self.is_whole or self._place is None:
             return
         if is_due:
             here = self.handle.status(self._lt.torrent_handle.query_pieces).pieces
-            self._arrived = {piece for piece, is_here in enumerate(here) if is_here} - self._here
-        urgent = self._arrived & self._awaited
-        missing = [piece for piece in (*urgent, *islice(self._arrived, _MOST_CHECKED)) if not self._check(piece)]
-        if missing:
-            self.handle.flush_cache()
+            for piece in {piece for piece, is_here in enumerate(here) if is_here} - self._here:
+                self._note(piece)
         for _ in range(min(len(self._to_show), _MOST_SHOWN)):
             self.show(self._to_show.popleft())
         if not self._left:
             self._place.finish(self.catalogue)
             self.is_whole = True
 
-    def _check(self, piece: int) -> bool:
-        """Note a piece that the disk has; False if it is not written yet, or not as it should be."""
-        if piece not in self._here:
-            if not self._is_on_disk(piece):
-                return False
-            self._here.add(piece)
-            for file in self._files_of.get(piece, ()):
-                self._left[file.path] -= 1
-                if not self._left[file.path]:
-                    self._to_show.append(file)
+    def _note(self, piece: int) -> None:
+        """A piece is on the disk, as it should be."""
+        if piece in self._here:
+            return
+        self._here.add(piece)
+        for file in self._files_of.get(piece, ()):
+            self._left[file.path] -= 1
+            if not self._left[file.path]:
+                self._to_show.append(file)
         self._awaited.discard(piece)
         self._raised.pop(piece, None)
-        self._arrived.discard(piece)
-        return True
-
-    def _is_on_disk(self, piece: int) -> bool:
-        assert self._place is not None
-        digest, start = hashlib.sha1(usedforsecurity=False), piece * self.catalogue.piece_bytes
-        for file in self._files_of.get(piece, ()):
-            first = max(0, start - file.offset)
-            length = min(file.size, start + self.catalogue.piece_bytes - file.offset) - first
-            try:
-                with (self._place.arriving / self._place.name / file.path).open("rb") as content:
-                    content.seek(first)
-                    digest.update(content.read(length))
-            except FileNotFoundError:
-                return False
-        return bool(digest.digest() == self.catalogue.torrent.hash_for_piece(piece))
 
     def show(self, file: DataFile) -> None:
         """The whole file is here: put it where scripts see it."""

@@ -218,4 +218,4 @@ class Coordinator:
         """One run as plain data, after reading its folder."""
         await asyncio.to_thread(self.readings.read, [record])
         shown = show_run(record, self.readings.of(record.name), self.state.absent(self._clock()))
-        return {**shown, "trouble": list(self.trouble(record.name))}
+        return {**shown, "trouble": list(self.trouble(record.name)), "data": self.data.show(record)}

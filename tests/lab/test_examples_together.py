@@ -1,0 +1,52 @@
+"""Every example, as its first lines say, on two machines: `potluck run EXAMPLE`."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.support.gathering import Gathering
+
+pytestmark = [pytest.mark.needs_lab, pytest.mark.real_world, pytest.mark.timeout(300)]
+EXAMPLES = Path(__file__).parents[2] / "examples"
+MACHINES = ("rosa", "lily")
+PAIR = "machines:\n" + "".join(
+    f"  - {{name: {name}, cores: 0.95, memory: 5G, link: 1gbit, resolves: false}}\n" for name in MACHINES
+)
+
+
+@pytest.fixture(scope="module")
+def gathering(tmp_path_factory):
+    with Gathering(tmp_path_factory.mktemp("examples"), PAIR) as gathering:
+        gathering.host().expect("rosa is here", 60)
+        gathering.join("lily")
+        yield gathering
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("own_script", []),
+        ("ddp_script_on_potluck", ["--epochs", "1"]),
+        ("gan", ["--epochs", "1"]),
+        ("finetune_lora", ["--epochs", "1"]),
+        ("diffusion_lora", ["--epochs", "1"]),
+        ("lightning_script", ["--epochs", "1"]),
+        ("fabric_script", ["--epochs", "1"]),
+        ("finetune_trl", ["--steps", "4"]),
+        ("trainer_script_on_potluck", ["--epochs", "1"]),
+    ],
+)
+def test_both_machines_train_in_every_step(gathering, name, arguments):
+    keep = [word for machine in MACHINES for word in ("--keep", machine)]
+    command = ["run", "--experiment-name", name, *keep, EXAMPLES / f"{name}.py", *arguments]
+    code, output = gathering.run("rosa", *command, timeout_s=240)
+    assert code == 0, output
+    assert f"{name}: finished" in output
+    steps = {machine: {record.event.step for record in gathering.steps(name, machine)} for machine in MACHINES}
+    assert steps["rosa"] == steps["lily"]
+    assert len(steps["rosa"]) >= 3
+
+
+def test_an_unchanged_ddp_script_runs_plain(gathering):
+    code, output = gathering.run("rosa", "run", "--plain", EXAMPLES / "ddp_script.py", "--epochs", "1", timeout_s=120)
+    assert code == 0, output
