@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.ddp_baseline import read_speeds, rendezvous
+from benchmarks.ddp_baseline import MODELS, read_speeds, rendezvous
 from benchmarks.support.crew import LabCrew, gather
 from benchmarks.support.distance import distances, steps_of, steps_until
 from benchmarks.support.lab_error import exit_on_lab_error
@@ -75,6 +75,9 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=72, help="steps of every Potluck run")
     parser.add_argument("--batch", type=int, default=512, help="global batch")
     parser.add_argument("--policies", nargs="+", default=["dynamic"], choices=list(POLICIES))
+    parser.add_argument(
+        "--model", choices=list(MODELS), default="small_cnn", help="simple_cnn is that of potluck train"
+    )
     parser.add_argument("--tuning", action="store_true", help="each machine finds its fastest way to do the same maths")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     parser.add_argument("--keep", type=Path, help="a new folder that gets a run folder of each policy")
@@ -96,6 +99,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
                 folder = Path(scratch, f"{policy}-{number}")
                 keep = options.keep / policy if options.keep and number == 0 else None
                 arguments = ["--steps", options.steps, "--batch", batch, "--load-balance-policy", policy]
+                arguments += ["--model", options.model]
                 arguments += ["--tuning"] if options.tuning else []
                 trained[policy].append(run_policy(lab, folder, arguments, keep))
     steady = [one for runs in trained.values() for run in runs for one in run.steady]
@@ -116,6 +120,7 @@ def measure(options: argparse.Namespace) -> dict[str, object]:
     return {
         "benchmark": "balance",
         "cluster": options.cluster,
+        "model": options.model,
         "global_batch": batch,
         "rounds": options.rounds,
         "tuning": options.tuning,

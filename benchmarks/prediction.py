@@ -153,11 +153,16 @@ def summarise(source: str, rounds: list[dict[str, Any]]) -> dict[str, Any]:
 def profile_all(machines: LabMachines, homes: dict[str, Path], workload: Workload) -> None:
     """Every machine measures itself, all at once."""
     command = [*POTLUCK, "profile", *workload.options, "--device", "cpu"]
-    started = [machines.start(name, command, {"POTLUCK_HOME": str(homes[name])}) for name in machines.names]
+    started = [machines.start(name, command, own_variables(homes[name])) for name in machines.names]
     for process in started:
         process.expect("measuring", READY_S)
     machines.settle()
     wait_for_all(started, 300)
+
+
+def own_variables(home: Path) -> dict[str, str]:
+    """Of every command of a machine: it is tuned, in trials and in runs, as a user's is."""
+    return {"POTLUCK_HOME": str(home), "POTLUCK_TUNING": "1"}
 
 
 def plan(homes: dict[str, Path], workload: Workload, wishes: list[str]) -> dict[str, Any]:
@@ -183,7 +188,7 @@ def train(machines: LabMachines, homes: dict[str, Path], folder: Path, workload:
     try:
         started = []
         for name in machines.names:
-            told = {**worker_variables(host.address, folder / name, len(homes)), "POTLUCK_HOME": str(homes[name])}
+            told = {**worker_variables(host.address, folder / name, len(homes)), **own_variables(homes[name])}
             started.append(machines.start(name, command, told))
         wait_for_events(folder, started)
         machines.settle()

@@ -17,7 +17,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import potluck
-from benchmarks.ddp_baseline import PIECE, report, small_cnn, solo_slice, together_slice, training_step
+from benchmarks.ddp_baseline import MODELS, PIECE, report, solo_slice, together_slice, training_step
 from benchmarks.support.balance_worker import noise, worker_parser
 from benchmarks.support.lab_machines import wait_for_go
 from potluck.measuring import allocator
@@ -30,13 +30,15 @@ def main() -> None:
     parser = worker_parser(__doc__)
     parser.add_argument("--keep", nargs="+", required=True)
     parser.add_argument("--tuning", action="store_true")
+    parser.add_argument("--model", choices=list(MODELS), required=True)
     parser.add_argument("--solo-seconds", type=float, default=1.5)
     options = parser.parse_args()
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
     machine, own = os.environ["MACHINE"], options.batch // len(options.keep)
     data = noise(STEPS_A_SLICE * options.batch)
-    model = small_cnn()
+    torch.manual_seed(0)
+    model = MODELS[options.model]()
     alone = training_step(copy.deepcopy(model), own)
     bare = training_step(DistributedDataParallel(copy.deepcopy(model)), own)
     inner = torch.optim.SGD(model.parameters(), lr=0.01)

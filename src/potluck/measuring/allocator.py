@@ -21,15 +21,6 @@ def give_back_freed_memory() -> None:
     _set_thresholds(*_USUAL_BYTES)
 
 
-def page_faults() -> int:
-    """How many pages of memory this process has taken from the system so far; 0 where nobody counts."""
-    if not sys.platform.startswith("linux"):
-        return 0
-    import resource  # noqa: PLC0415  not on Windows
-
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-
-
 def _set_thresholds(trim_bytes: int, mmap_bytes: int) -> bool:
     if not sys.platform.startswith("linux"):
         return False

@@ -20,7 +20,6 @@ GRADIENT_TOLERANCE = 0.02
 _LEAST_GAIN = 1.03
 _NUM_PASSES = 4  # of which the fastest counts: whatever else the machine does only makes a pass longer
 _NOT_SLOWER = 0.9  # before and after are seconds apart, in which a machine may get slower
-_FAULTS_WORTH_SAVING = 64  # pages in each pass
 _PASSES_AT_MOST = 30  # in all of find_tuning
 _MOST_S = 10.0
 
@@ -75,28 +74,24 @@ def compare_speed(trial: Trial, other: Trial) -> float:
 
 
 def _try_allocator(trial: Trial, chosen: Tuning) -> Tuning:
-    """The same numbers by nature, so it is taken if it saves taking memory again, unless it is clearly slower.
+    """The same numbers by nature, so it is taken unless it is clearly slower: what it saves grows with the batch.
 
-    Before and after follow each other: glibc adapts its thresholds while a program runs, until they are set for good.
+    With 32 samples of a small network it may save nothing, and with 64 a fifth of the time. Before and after follow
+    each other: glibc adapts its thresholds while a program runs, until they are set for good.
     """
-    before_s, faults_before = _seconds_and_faults(trial, chosen)
+    before_s = _least_seconds(trial, chosen)
     if not allocator.keep_freed_memory():
         return chosen
     trial(chosen)  # takes the memory that later passes keep
-    after_s, faults_after = _seconds_and_faults(trial, chosen)
-    saves = faults_before - faults_after >= _FAULTS_WORTH_SAVING
-    least = _NOT_SLOWER if saves else _LEAST_GAIN
-    judged = _judge(chosen, replace(chosen, keeps_memory=True), "allocator", before_s / after_s, least)
+    gain = before_s / _least_seconds(trial, chosen)
+    judged = _judge(chosen, replace(chosen, keeps_memory=True), "allocator", gain, _NOT_SLOWER)
     if not judged.keeps_memory:
         allocator.give_back_freed_memory()
     return judged
 
 
-def _seconds_and_faults(trial: Trial, chosen: Tuning) -> tuple[float, float]:
-    """Of a pass: its seconds, and the pages of memory that it takes from the system."""
-    faults, num_passes = allocator.page_faults(), 2 * _NUM_PASSES
-    seconds = min(_seconds(trial, chosen) for _ in range(num_passes))
-    return seconds, (allocator.page_faults() - faults) / num_passes
+def _least_seconds(trial: Trial, chosen: Tuning) -> float:
+    return min(_seconds(trial, chosen) for _ in range(2 * _NUM_PASSES))
 
 
 def _judge(chosen: Tuning, candidate: Tuning, way: str, gain: float, least: float) -> Tuning:

@@ -239,7 +239,6 @@ def home(tmp_path, monkeypatch):
 def test_a_tuned_run_has_the_same_maths_and_the_next_run_need_not_try(home, monkeypatch, capfd):
     plain = train_pictures("plain", tuning=False)
     monkeypatch.setattr(tuning_trials, "_LEAST_GAIN", 1e-9)  # everything is taken
-    monkeypatch.setattr(tuning_trials, "_FAULTS_WORTH_SAVING", 1e9)
     tuned = train_pictures("tuned")
     for one, other in zip(plain, tuned, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
