@@ -7,6 +7,8 @@ from potluck.measuring import allocator
 BF16 = "bf16"
 """Among the gains: what training in this precision would bring. It is never chosen, because its maths differs."""
 
+_LEAST_TOLD = 1.005
+
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
@@ -35,7 +37,7 @@ class Tuning:
     def words(self) -> str:
         """What was chosen and what it brings: channels_last +31 %, allocator +9 %."""
         chosen = {"channels_last": self.channels_last, "allocator": self.keeps_memory, "compile": self.is_compiled}
-        return ", ".join(f"{way} {100 * (self.gains[way] - 1):+.0f} %" for way, is_on in chosen.items() if is_on)
+        return ", ".join(_gain_words(way, self.gains[way]) for way, is_on in chosen.items() if is_on)
 
     @property
     def all_words(self) -> str:
@@ -49,3 +51,8 @@ class Tuning:
             speed = f"{gain:.1f}x faster" if gain >= 1 else f"{1 / gain:.1f}x slower"
             parts.append(f"--mixed-precision bf16 would be {speed} here")
         return "; ".join(part for part in parts if part)
+
+
+def _gain_words(way: str, gain: float) -> str:
+    """An allocator is taken also if the trial's few samples showed no gain."""
+    return f"{way} {100 * (gain - 1):+.0f} %" if gain >= _LEAST_TOLD else way

@@ -242,7 +242,7 @@ def test_a_tuned_run_has_the_same_maths_and_the_next_run_need_not_try(home, monk
     tuned = train_pictures("tuned")
     for one, other in zip(plain, tuned, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
-    assert "tuned for this machine: channels_last " in capfd.readouterr().err
+    assert "tuned for this machine: channels_last" in capfd.readouterr().err
     [path] = home.glob("profiles/rosa/*.tuning")
     stored = find_tuning_file(path, torch.__version__)
     assert stored.channels_last
@@ -250,7 +250,7 @@ def test_a_tuned_run_has_the_same_maths_and_the_next_run_need_not_try(home, monk
     assert find_tuning_file(path, "2.0") is None
     again = train_pictures("again")
     assert all(torch.equal(one, other) for one, other in zip(tuned, again, strict=True))
-    assert "tuned for this machine: channels_last " in capfd.readouterr().err
+    assert "tuned for this machine: channels_last" in capfd.readouterr().err
     monkeypatch.setenv("POTLUCK_TUNING", "0")
     untuned = train_pictures("untuned")
     assert all(torch.equal(one, other) for one, other in zip(plain, untuned, strict=True))
