@@ -17,7 +17,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.ddp_baseline import MODELS, read_speeds, rendezvous
+from benchmarks.ddp_baseline import read_speeds, rendezvous
+from benchmarks.support.balance_models import MODELS
 from benchmarks.support.crew import LabCrew, gather
 from benchmarks.support.distance import distances, steps_of, steps_until
 from benchmarks.support.lab_error import exit_on_lab_error

@@ -1,4 +1,4 @@
-"""The bare engine that later work is measured against: stock DDP over Gloo, equal split, no code of Potluck's engine.
+"""The bare engine that later work is measured against: stock DDP over Gloo, equal split, no Potluck code.
 
     python -m benchmarks.ddp_baseline --cluster pair --json
 
@@ -28,7 +28,6 @@ from torch.nn.parallel import DistributedDataParallel
 from benchmarks.support.lab_error import exit_on_lab_error
 from benchmarks.support.lab_machines import READY_S, LabMachines, wait_for_all, wait_for_go
 from lab import Lab, Process
-from potluck.workloads.models.simple_cnn import SIMPLE_CNN
 
 PORT = "29599"  # 29500 is the port of a gate, which an earlier run of Potluck in this lab may have left open
 RESULT = "result: "
@@ -50,12 +49,6 @@ def small_cnn() -> nn.Module:
         nn.Flatten(),
         nn.Linear(64 * 8 * 8, 10),
     )
-
-
-MODELS: dict[str, Callable[[], nn.Module]] = {
-    "small_cnn": small_cnn,
-    "simple_cnn": lambda: SIMPLE_CNN.sizes["base"](10),
-}
 
 
 def training_step(model: nn.Module, batch: int) -> Callable[[], None]:

@@ -17,7 +17,8 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import potluck
-from benchmarks.ddp_baseline import MODELS, PIECE, report, solo_slice, together_slice, training_step
+from benchmarks.ddp_baseline import PIECE, report, solo_slice, together_slice, training_step
+from benchmarks.support.balance_models import MODELS
 from benchmarks.support.balance_worker import noise, worker_parser
 from benchmarks.support.lab_machines import wait_for_go
 from potluck.measuring import allocator
