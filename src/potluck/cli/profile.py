@@ -101,7 +101,7 @@ def profile(
         largest=global_batch,
         budget_s=seconds,
         memory_limit=limit,
-        is_tuning=tuning and environment.is_tuning,
+        is_tuning=tuning,
         compiles=compiles,
     )
     if as_json:

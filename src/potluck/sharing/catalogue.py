@@ -75,8 +75,7 @@ def located(folder: Path) -> Path:
 
 
 def make_catalogue(folder: Path, kept: Path, tell: Callable[[str], None] = lambda _: None) -> bytes:
-    """The catalogue of a folder on this machine; `kept` is where catalogues of earlier times are."""
-    folder = located(folder)
+    """The catalogue of a folder on this machine, by its full path; `kept`: where catalogues of earlier times are."""
     listed = _list(folder)
     file = kept / hashlib.sha256(repr((str(folder), listed)).encode()).hexdigest()
     if file.is_file():

@@ -8,15 +8,14 @@ from potluck.core.atomic import write_secret
 from potluck.core.errors import SharingError
 from potluck.core.newest_files import keep_newest
 from potluck.core.plain_file import read_plain
-from potluck.sharing.catalogue import located
 
 _KEEP = 50
 
 
 def grant(data_dir: Path, digest: str, folder: Path) -> None:
-    """Note that this machine may send the files of a folder, which this catalogue lists."""
+    """Note that this machine may send the files of a folder (its full path), which this catalogue lists."""
     notes = data_dir / "granted"
-    write_secret(notes / digest, str(located(folder)))
+    write_secret(notes / digest, str(folder))
     keep_newest(notes.iterdir(), _KEEP)
 
 

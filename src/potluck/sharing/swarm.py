@@ -179,15 +179,13 @@ class FolderTransfer:
         """The dataset's samples with these numbers are needed soon, the first `num_now` of them in this step."""
         if self.is_whole:
             return
-        now, soon = (
-            [
-                piece
-                for piece in dict.fromkeys(self._guess.pieces(some, num_samples))
-                if piece not in self._here and self._raised.get(piece, _NORMAL) < priority
-            ]
-            for some, priority in ((samples[:num_now], _NOW), (samples[num_now:], _SOON))
-        )
-        raised = dict.fromkeys(soon, _SOON) | dict.fromkeys(now, _NOW)
+        soon = dict.fromkeys(self._guess.pieces(samples[num_now:], num_samples), _SOON)
+        now = dict.fromkeys(self._guess.pieces(samples[:num_now], num_samples), _NOW)
+        raised = {
+            piece: priority
+            for piece, priority in (soon | now).items()
+            if piece not in self._here and self._raised.get(piece, _NORMAL) < priority
+        }
         self._raised |= raised
         self.handle.prioritize_pieces(list(raised.items()))
 

@@ -51,12 +51,14 @@ def measure_and_keep(
 ) -> StoredProfile:
     """Measure a model's steps on this device, up to a batch of `largest`, in about budget_s; save the profile.
 
-    `is_tuning`: first find the fastest way to do the same maths; `compiles`: try torch.compile, too.
+    `is_tuning`: first find the fastest way to do the same maths, unless POTLUCK_TUNING=0; `compiles`: with
+    torch.compile among the ways.
     """
     step, gradient_bytes, tune = training_step(model, size, precision=precision, device=device, largest=largest)
     free_bytes = None if device.type != "cpu" else lambda: free_memory_bytes(memory_limit)
     cap = find_memory_cap(step, largest, free_bytes=free_bytes)
-    tuning = _tuned(tune, largest if cap is None else cap // 2, compiles=compiles) if is_tuning else None
+    may_tune = is_tuning and read_environment().is_tuning
+    tuning = _tuned(tune, largest if cap is None else cap // 2, compiles=compiles) if may_tune else None
     trial = run_trial(step, sizes_up_to(largest if cap is None else cap), budget_s)
     before = find_profile(home, machine, str(device), f"{model}-{size}", precision)
     stored = StoredProfile(
@@ -101,7 +103,7 @@ def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: 
             largest=settings.global_batch,
             budget_s=_QUICK_S,
             memory_limit=limit,
-            is_tuning=settings.tuning and read_environment().is_tuning,
+            is_tuning=settings.tuning,
         )
 
 
