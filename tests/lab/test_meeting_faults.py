@@ -14,7 +14,8 @@ pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240), pytest.mark.real_
 
 def test_a_killed_host_a_cut_cable_and_a_closed_lid_lose_no_event(tmp_path):
     with Gathering(tmp_path) as gathering:
-        host = gathering.host()
+        # No successor: the host itself is to come back, and to go on alone when it loses both others at once.
+        host = gathering.host("--no-successor")
         host.expect("rosa is here", 60)
         gathering.join_all("lily", "fern")
         train = gathering.start("lily", "train", *SMALL, "--epochs", "1000", "--experiment-name", "long")
@@ -23,7 +24,7 @@ def test_a_killed_host_a_cut_cable_and_a_closed_lid_lose_no_event(tmp_path):
         # The host's process alone: its agent and its worker notice by themselves.
         host.send_signal(signal.SIGKILL, whole_group=False)
         killed_at, line = time.time(), gathering.line
-        gathering.host()
+        gathering.host("--no-successor")
         assert gathering.line == line  # the same token and certificate
         for name in ("lily", "fern", "rosa"):
             gathering.wait_until(lambda n=name: came_back(gathering, n, killed_at + 3), f"{name} does not come back")

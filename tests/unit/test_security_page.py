@@ -18,6 +18,18 @@ NUMBERS = f"{CLAIMS}the_numbers_on_the_page_are_those_of_the_code"
 
 # The first words of a sentence (or of a row of the table), and the tests that would fail if it were not true.
 PROTECTED = {
+    "Machines that may take the host's place": [
+        f"{MEETING}state_copy.py::test_a_restored_host_knows_machines_runs_and_token"
+    ],
+    "It comes over the host's service": [
+        f"{MEETING}state_copy.py::test_only_successors_get_the_hosts_state_and_files",
+        f"{MEETING}state_copy.py::test_the_copy_on_disk_is_encrypted_with_the_machines_own_key",
+    ],
+    "So a successor is trusted": [f"{MEETING}reign.py::test_a_named_successor_breaks_ties"],
+    "The host's private key stays": [f"{MEETING}state_copy.py::test_a_restored_host_knows_machines_runs_and_token"],
+    "Machines ask each other about the host": [
+        f"{GATES}gates_together.py::test_a_note_comes_over_the_link_of_its_sender_only_and_several_readers_get_it"
+    ],
     "a machine's gate": [OUTSIDER],
     "the host's HTTPS service": [OUTSIDER, f"{SERVICE}only_the_version_can_be_asked_without_a_credential"],
     "the host's wheel": [f"{GATES}handing_out.py::test_without_the_key_there_is_no_answer"],

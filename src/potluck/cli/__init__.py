@@ -11,6 +11,7 @@ from potluck.cli.doctor import doctor
 from potluck.cli.elsewhere import check_trains_here
 from potluck.cli.explain import explain
 from potluck.cli.flags import dashed
+from potluck.cli.handover import handover
 from potluck.cli.host import host
 from potluck.cli.join import join
 from potluck.cli.leave import leave
@@ -40,7 +41,7 @@ app = typer.Typer(
 app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)  # options after the script belong to the script
 for command in (
-    *(host, join, status, attach, logs, stop, leave, runs, report, compare),
+    *(host, join, status, attach, logs, stop, leave, handover, runs, report, compare),
     *(service, dashboard, doctor, selftest, explain, profile, plan),
 ):
     app.command()(command)

@@ -30,12 +30,14 @@ def open_runs(names: Sequence[str], folder: Path | None = None) -> Iterator[list
 
 def _open_on_host(stack: ExitStack, name: str, error: RunFolderError) -> RunFolder:
     """A copy of the run's folder from the host; else a RunFolderError about the local folder and the host."""
+    from potluck.meeting.home import Home
+
     membership = joined_host(read_environment().home)
-    if membership is None or membership.host == membership.machine:
+    # A machine that has taken the host's place keeps the host's runs elsewhere than in the folder of its own runs.
+    if membership is None or (membership.is_of_own_host and Home(read_environment().home).has_host()):
         raise error
     from potluck.meeting.client.borrowing import borrow_run, runs_on_host
     from potluck.meeting.client.cluster import ClusterClient
-    from potluck.meeting.home import Home
 
     if name:
         check_run_name(name)

@@ -29,7 +29,7 @@ _STATES = {"here": "green", "getting ready": "cyan", "leaving": "yellow", "away"
 class RosterDisplay:
     """Shows the host's status at every refresh."""
 
-    def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, status: Callable[[], dict[str, Any] | None]) -> None:
         self._status = status
         self._console = Console()
         self._live = Live(console=self._console, auto_refresh=False) if self._console.is_terminal else None
@@ -61,6 +61,8 @@ class RosterDisplay:
 
     def refresh(self) -> None:
         status = self._status()
+        if status is None:  # another machine is the host
+            return
         if self._live is not None:
             self._live.update(
                 Group(
@@ -97,6 +99,22 @@ def invitation_texts(
     for line, when in zip(install_lines, _INSTALLERS, strict=False):
         texts += [Text(when), Text(f"  {line}", style="bold")]
     return [*texts, Text(f"Each line lets in whoever has it: keep it among people you trust. {end}")]
+
+
+def succession_lines(status: dict[str, Any]) -> list[str]:
+    """Who takes the host's place when it is gone; nothing while the host is alone."""
+    succession, host = status.get("succession") or {}, status["host"]
+    successors, alone = succession.get("successors") or [], succession.get("may_go_on_alone") or []
+    if not successors or len(succession["voters"]) < 2:
+        return []
+    if alone == [host]:
+        return [
+            f"{listed(successors)} keeps a copy of {host}'s state, and waits for {host} when it is gone: two machines "
+            f"have no majority; to let it go on alone, on {host}: potluck host --successor {successors[0]}"
+        ]
+    keeps = "keeps a copy" if len(successors) == 1 else "keep copies"
+    when = "" if alone else ", with the votes of more than half of the machines"
+    return [f"{listed(successors)} {keeps} of {host}'s state, and may take its place{when} (term {succession['term']})"]
 
 
 def machines_table(status: dict[str, Any]) -> Table:

@@ -23,12 +23,12 @@ def status(
     from rich.text import Text
 
     from potluck.cli.fitting import print_table
-    from potluck.cli.roster_display import SPARE, machines_table, runs_lines
+    from potluck.cli.roster_display import SPARE, machines_table, runs_lines, succession_lines
     from potluck.cli.terminal import Console
     from potluck.meeting.host.pairs import link_lines
 
     console = Console()
     print_table(console, machines_table(found), SPARE)
-    for line in link_lines(found):
+    for line in [*succession_lines(found), *link_lines(found)]:
         console.print(Text(line), soft_wrap=True)
     console.print(runs_lines(found), soft_wrap=True)

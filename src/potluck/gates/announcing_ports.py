@@ -37,6 +37,8 @@ class PortAnnouncements:
     async def expose(self, conversation: int, asked: Expose) -> Exposed:
         """Announce a worker's ports; if it waits, answer once the run's machines stand in for them, or cannot."""
         self.exposed.add(conversation, asked.run, asked.ports)
+        if "host" in asked.ports.values():
+            self.settle()
         others = [name for name in self._links if in_run(self._settings(), asked.run, name)]
         self._undelivered.difference_update(others)
         for name in others:
@@ -67,6 +69,7 @@ class PortAnnouncements:
     def withdraw(self, conversation: int) -> None:
         """Forget the ports of a worker that has ended, and announce that to the machines of its runs."""
         runs = self.exposed.drop(conversation)
+        self.settle()
         for name in self._links:
             if any(in_run(self._settings(), run, name) for run in runs):
                 self.announce(name)
@@ -79,7 +82,7 @@ class PortAnnouncements:
         """Open and close stand-ins as announced; send Standing to `asked` and wherever it has changed."""
         settings = self._settings()
         here = [name for name, link in self._links.items() if link.is_here]
-        self._stand_ins.settle(wanted_stand_ins(settings, self.announced, here))
+        self._stand_ins.settle(wanted_stand_ins(settings, self.announced, here, self.exposed))
         for name, told in self.announced.items():
             taken = tuple(sorted(one.port for one in self._stand_ins.taken if one.machine == name))
             known = tuple(run for run in told.runs if in_run(settings, run, settings.machine))
@@ -89,6 +92,8 @@ class PortAnnouncements:
 
     def kind_of(self, one: StandIn) -> Kind:
         """Whether another machine announced a port for control or bulk traffic; bulk if that is not known."""
+        if one.machine == self._settings().machine:
+            return self.exposed.of(one.run).get(one.port, "bulk")
         told = self.announced.get(one.machine)
         return "bulk" if told is None else told.runs.get(one.run, {}).get(one.port, "bulk")
 

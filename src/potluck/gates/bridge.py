@@ -46,11 +46,21 @@ class Bridge:
     """Joins two connections into one, until either of them ends.
 
     `near` is the connection on this machine or, where the host relays, from the machine that asked; `far` leads to
-    another machine. With `awaits_welcome`, the far gate's first byte says whether it lets the connection in.
+    another machine. With `awaits_welcome`, the far gate's first byte says whether it lets the connection in. The bridge
+    ends when bytes come while `may_pass` is false.
     """
 
-    def __init__(self, near: End, far: End, *, awaits_welcome: bool, ended: Callable[["Bridge"], None]) -> None:
+    def __init__(
+        self,
+        near: End,
+        far: End,
+        *,
+        awaits_welcome: bool,
+        ended: Callable[["Bridge"], None],
+        may_pass: Callable[[], bool] = lambda: True,
+    ) -> None:
         self.near, self.far = near, far
+        self.may_pass = may_pass
         self.sent_bytes = self.received_bytes = 0
         self._awaits_welcome = awaits_welcome
         self._ended = ended
@@ -132,6 +142,8 @@ class _Pump:
             content = self._source.take()
             if not content:
                 return
+            if not bridge.may_pass():
+                raise EndOfStreamError(is_orderly=False)
             if self._is_outward:
                 bridge.sent_bytes += len(content)
             else:

@@ -51,6 +51,10 @@ class Entrance:
         self._admitted: set[asyncio.Task[None]] = set()
         self._has_warned = False
 
+    @property
+    def port(self) -> int:
+        return int(self._listeners[0].getsockname()[1])
+
     async def listen(self) -> None:
         """Accept connections until cancelled."""
         try:

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import socket
 import ssl
-from collections import Counter
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
@@ -16,6 +15,7 @@ from potluck.gates.announcing_ports import PortAnnouncements
 from potluck.gates.entrance import HANDSHAKE_S, Entrance
 from potluck.gates.handing_out import HandingOut
 from potluck.gates.identity import Identity, digest_of
+from potluck.gates.lease import HostLease
 from potluck.gates.links import BROKEN, Link
 from potluck.gates.messages import (
     Answer,
@@ -27,12 +27,14 @@ from potluck.gates.messages import (
     Header,
     Letter,
     Links,
+    Note,
     Open,
     Ports,
     Settings,
     Standing,
     Undelivered,
 )
+from potluck.gates.notes import ReceivedNotes
 from potluck.gates.ports import StandIn, address_in
 from potluck.gates.secure import SecureEnd
 from potluck.gates.sockets import watch_over
@@ -53,22 +55,28 @@ class Gate:
         self._place = own_place()
         self._by_digest: dict[bytes, ClusterMachine] = {}
         self._members_only = secure.members_only(identity, [])
-        self._anybody = secure.anybody(identity)
+        anybody = secure.anybody(identity)
         self._links: dict[str, Link] = {}
+        self.lease = HostLease(lambda: self._settings, self._links)
+        self.notes = ReceivedNotes()
         self._ways = Ways(identity, self._links, self._post)
         self.ports = PortAnnouncements(self._links, lambda: self._settings, self._post, self._listen)
-        self._answering: Counter[str] = Counter()
-        self.streams = Streams(lambda: self._settings, self.ports.exposed, self.ports.kind_of, self._ways)
+        self.streams = Streams(lambda: self._settings, self.ports.exposed, self.ports.kind_of, self._ways, self.lease)
         self._tasks: set[asyncio.Task[Any]] = set()
         self._has_settings = asyncio.Event()
         self._entrance = Entrance(
             listeners,
             members=lambda: self._members_only,
-            service=lambda: self._anybody if self._settings.service else None,
+            service=lambda: anybody if self._settings.service else None,
             let_in=self._let_in,
             serve=self.streams.serve_http,
             hand_out=HandingOut(lambda: self._settings.handed_out).read,
         )
+
+    @property
+    def port(self) -> int:
+        """This machine's one port."""
+        return self._entrance.port
 
     async def listen(self) -> None:
         """Serve until cancelled; connections that arrive before the owner has sent settings wait."""
@@ -110,6 +118,7 @@ class Gate:
                     member,
                     is_first=partial(self._is_first, name),
                     place=self._place,
+                    lease=self.lease,
                     dial=self._dial_for_letters,
                     hear=self._hear,
                     changed=self._link_changed,
@@ -171,10 +180,18 @@ class Gate:
         ways = (self._links.get(machine), self._links.get(self._settings.host))
         return any(link is not None and link.send(letter) for link in ways)
 
+    def say(self, machine: str, text: str) -> bool:
+        """Send a note to another machine, over the link between the two only; False if that is down."""
+        link = self._links.get(machine)
+        letter = Letter(sender=self._settings.machine, to=machine, body=Note(text=text))
+        return link is not None and link.send(letter)
+
     def _hear(self, link: Link, letter: Letter) -> None:
         if letter.to != self._settings.machine:
             self._pass_on(link, letter)
-        elif link.machine in (letter.sender, self._settings.host):
+        elif link.machine == letter.sender or (
+            link.machine == self._settings.host and not isinstance(letter.body, Note)
+        ):
             self._read(letter.sender, letter.body)
 
     def _pass_on(self, link: Link, letter: Letter) -> None:
@@ -191,10 +208,12 @@ class Gate:
         match body:
             case Ports() | Standing() | Undelivered():
                 self.ports.take(sender, body)
-            case DialMe() if self._answering[sender] < _MOST_ANSWERS:
+            case DialMe() if self._ways.answering[sender] < _MOST_ANSWERS:
                 self._spawn(self._answer(sender, body))
             case CannotDial(ticket=ticket):
                 self._ways.give_up(sender, ticket)
+            case Note(text=text):
+                self.notes.add(sender, text)
 
     def _link_changed(self, link: Link) -> None:
         if link.is_up:
@@ -229,14 +248,14 @@ class Gate:
                 end.close()
 
     async def _answer(self, machine: str, asked: DialMe) -> None:
-        self._answering[machine] += 1
+        self._ways.answering[machine] += 1
         try:
             with suppress(*BROKEN):
                 end = await self._ways.answer(machine, asked)
                 header: Any = await asyncio.wait_for(end.receive(Open), HANDSHAKE_S)
                 await self.streams.serve(machine, end, header)
         finally:
-            self._answering[machine] -= 1
+            self._ways.answering[machine] -= 1
 
     def _spawn(self, part: Coroutine[Any, Any, None]) -> "asyncio.Task[None]":
         task = asyncio.ensure_future(part)

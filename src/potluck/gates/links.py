@@ -1,6 +1,7 @@
 """A link: the connection for letters (control messages) between two gates, dialled by whichever side can."""
 
 import asyncio
+import math
 import socket
 import ssl
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from potluck.gates.lease import HostLease, boot_time
 from potluck.gates.messages import ClusterMachine, Control, Frame, Letter, LinkState, Ping, Pong
 from potluck.gates.secure import EndOfStreamError, SecureEnd
 
@@ -19,23 +21,40 @@ _PAUSES_S = (0.2, 0.5, 1.0)
 _RACE_S = 3.0
 _LOOK_S = 0.01
 _MOST_LETTERS = 1000
+_NO_TERM = -1  # of a ping that asks for no confirmation
+_MOST_PINGS = 8  # on their way: a slow link answers a ping after the next one was sent
 BROKEN = (OSError, ssl.SSLError, EndOfStreamError, msgspec.MsgspecError, asyncio.TimeoutError)
 
 
 class Correspondence:
     """Sends and receives letters over one connection, for as long as the other side is heard."""
 
-    def __init__(self, end: SecureEnd, *, dialled: bool, place: str, hear: Callable[[Letter], None]) -> None:
+    def __init__(
+        self,
+        end: SecureEnd,
+        *,
+        machine: str,
+        dialled: bool,
+        place: str,
+        lease: HostLease,
+        hear: Callable[[Letter], None],
+    ) -> None:
         self.dialled = dialled
         self.place = place
         self.address = end.socket.getpeername()[0]
         self.round_trip_s: float | None = None
         self.began = time.monotonic()
+        self.confirmed = (0, -math.inf)
+        """The term and the time of the last ping that the other machine has confirmed."""
+        self.reached = -math.inf
+        """When the last ping was sent that the other machine has answered."""
         self._end = end
+        self._machine = machine
+        self._lease = lease
         self._hear = hear
         self._letters: asyncio.Queue[msgspec.Struct] = asyncio.Queue()
         self._heard = time.monotonic()
-        self._asked: dict[int, float] = {}
+        self._asked: dict[int, tuple[float, int]] = {}
         self._is_over = asyncio.Event()
 
     @property
@@ -68,11 +87,15 @@ class Correspondence:
             message: Any = await self._end.receive(Frame)
             self._heard = time.monotonic()
             match message:
-                case Ping(number=number):
-                    self.send(Pong(number=number))
-                case Pong(number=number):
+                case Ping(number=number, term=term, binds=binds):
+                    self._lease.heard_ping(term, binds=binds)
+                    self.send(Pong(number=number, term=self._lease.promised))
+                case Pong(number=number, term=term):
+                    self._lease.heard_pong(term)
                     if (asked := self._asked.pop(number, None)) is not None:
-                        self.round_trip_s = time.monotonic() - asked
+                        self.round_trip_s, self.reached = boot_time() - asked[0], asked[0]
+                        if term == asked[1]:
+                            self.confirmed = (term, asked[0])
                 case Letter():
                     self._hear(message)
 
@@ -84,9 +107,13 @@ class Correspondence:
         number = 0
         while time.monotonic() - self._heard < _SILENCE_S:
             number += 1
-            self._asked = {number: time.monotonic()}
-            self.send(Ping(number=number))
-            await asyncio.sleep(_PING_S)
+            term, binds = self._lease.term, self._lease.binds()
+            self._asked = {
+                **dict(list(self._asked.items())[-_MOST_PINGS:]),
+                number: (boot_time(), term if binds else _NO_TERM),
+            }
+            self.send(Ping(number=number, term=term, binds=binds))
+            await asyncio.sleep(self._lease.ping_s(self._machine, _PING_S))
 
 
 class Link:
@@ -98,6 +125,7 @@ class Link:
         *,
         is_first: Callable[[], bool],
         place: str,
+        lease: HostLease,
         dial: Callable[[ClusterMachine], Awaitable[SecureEnd]],
         hear: Callable[["Link", Letter], None],
         changed: Callable[["Link"], None],
@@ -106,6 +134,7 @@ class Link:
         self.trouble = ""
         self._is_first = is_first
         self._own_place = place
+        self._lease = lease
         self._dial = dial
         self._hear = hear
         self._changed = changed
@@ -144,6 +173,15 @@ class Link:
     def is_here(self) -> bool:
         """Whether both machines share a loopback interface, as two containers or a test may."""
         return self._held is not None and self._held.place == self._own_place
+
+    def confirmed_at(self, term: int) -> float:
+        """When the last ping was sent that the other machine has confirmed for this term; -inf if none was."""
+        confirmed_term, at = (0, -math.inf) if self._held is None else self._held.confirmed
+        return at if confirmed_term == term else -math.inf
+
+    def reached_at(self) -> float:
+        """When the last ping was sent that the other machine has answered; -inf if none was."""
+        return -math.inf if self._held is None else self._held.reached
 
     def state(self, *, is_relayed: bool) -> LinkState:
         held = self._held
@@ -250,7 +288,14 @@ class Link:
         if dialled and not self._is_first() and self._held is not None and self._held.is_young:
             end.close()  # both dialled at once, and the other machine's connection came first
             return
-        held = Correspondence(end, dialled=dialled, place=place, hear=lambda letter: self._hear(self, letter))
+        held = Correspondence(
+            end,
+            machine=self.machine,
+            dialled=dialled,
+            place=place,
+            lease=self._lease,
+            hear=lambda letter: self._hear(self, letter),
+        )
         before, self._held = self._held, held
         if before is not None:
             before.stop()

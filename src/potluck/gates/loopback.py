@@ -1,6 +1,7 @@
 """Addresses of a cluster's machines: machine k has the same address of 127.0.0.0/8 on every machine.
 
 Linux takes any address of 127.0.0.0/8 on its loopback interface, without root. A cluster has a block of 4096 of them.
+The first one is the host's, whichever machine is the host: workers dial its lighthouse there.
 """
 
 import ipaddress
@@ -15,7 +16,7 @@ from potluck.machine.loopback import ANY_ADDRESS, try_loopback
 _LOOPBACK = int(ipaddress.IPv4Address("127.0.0.0"))
 _BLOCK_BITS = 12
 _FIRST_BLOCK = 16  # 127.0.0.1, 127.0.0.53 and 127.0.1.1 have other uses
-_NUM_BLOCKS = 1 << 24 - _BLOCK_BITS
+_NUM_BLOCKS = (1 << 24 - _BLOCK_BITS) - 1  # not the last one: 127.255.255.255 is for broadcasts
 MOST_MACHINES = (1 << _BLOCK_BITS) - 2
 _LISTENING = "0A"
 
@@ -38,6 +39,16 @@ def address_of(block: str, number: int) -> str:
             fix="take machines that are gone off the roster: potluck leave NAME",
         )
     return str(ipaddress.IPv4Address(block) + number)
+
+
+def host_address(block: str) -> str:
+    """The address at which the workers of every machine dial the host's lighthouses, whichever machine is the host."""
+    return block
+
+
+def lighthouse_address(block: str) -> str:
+    """The address at which lighthouses listen on the host's machine. Nothing else does, so every port is free there."""
+    return str(ipaddress.IPv4Address(block) + MOST_MACHINES + 1)
 
 
 def check_takes(address: str = ANY_ADDRESS) -> None:

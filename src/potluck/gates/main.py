@@ -24,6 +24,7 @@ from potluck.gates.workers import WorkerSocket
 
 _LOOK_S = 2.0
 _SOON_S = 0.1
+_LEASE_LOOK_S = 0.1
 
 
 def main() -> None:
@@ -44,7 +45,11 @@ async def _run(identity: Path, path: Path, listeners: list[socket.socket]) -> No
     has_changed = asyncio.Event()
     gate = Gate(load_or_make(identity), listeners, has_changed.set)
     await run_until_one_ends(
-        _read_settings(gate), gate.listen(), WorkerSocket(gate, path).listen(), _write_links(gate, has_changed)
+        _read_settings(gate),
+        gate.listen(),
+        WorkerSocket(gate, path).listen(),
+        _write_links(gate, has_changed),
+        _watch_lease(gate),
     )
 
 
@@ -53,6 +58,13 @@ async def _read_settings(gate: Gate) -> None:
     reader = await stdin_lines(1 << 26)
     while line := await reader.readline():
         gate.update(msgspec.json.decode(line, type=Settings))
+
+
+async def _watch_lease(gate: Gate) -> None:
+    """End connections to the lighthouses of a host whom not enough machines confirm any more."""
+    while True:
+        await asyncio.sleep(_LEASE_LOOK_S)
+        gate.streams.cut_host()
 
 
 async def _write_links(gate: Gate, has_changed: asyncio.Event) -> None:

@@ -4,7 +4,8 @@ from typing import Annotated, Literal
 
 import msgspec
 
-Kind = Literal["control", "bulk"]
+Kind = Literal["control", "bulk", "host"]
+"""Of a port's traffic. `host`: control traffic of the host, which workers dial at the host's address."""
 Port = Annotated[int, msgspec.Meta(ge=1024, le=65535)]
 KnownPorts = Annotated[dict[Port, Kind], msgspec.Meta(max_length=256)]
 Way = Literal["here", "direct", "relayed", "down"]
@@ -27,6 +28,13 @@ class ClusterMachine(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     port: int
 
 
+class Electorate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The machines that decide together who is the host: more than half of them, or half with `tie_breaker`."""
+
+    voters: tuple[str, ...]
+    tie_breaker: str = ""
+
+
 class HandedOut(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A file that the gate sends over plain HTTP to whoever knows its key, at the path /KEY/NAME."""
 
@@ -45,6 +53,9 @@ class Settings(GateMessage, frozen=True, kw_only=True):
     runs: dict[str, tuple[str, ...]] = {}  # the machines of each run
     service: str = ""  # the socket of the host's HTTP service; only a host has one
     handed_out: HandedOut | None = None  # the host's wheel; only a host has one
+    term: int = 0  # counts the cluster's hosts
+    promised: int = 0  # the newest term for which this machine has promised its vote
+    electorates: tuple[Electorate, ...] = ()  # the host needs all of them; none: it needs nobody
 
 
 class LinkState(msgspec.Struct, frozen=True, kw_only=True):
@@ -90,6 +101,81 @@ class Rates(GateMessage, frozen=True, kw_only=True):
 
     own: str
     sending_bytes_per_s: dict[str, float]
+
+
+# From the agent or the host of a machine to its gate, over the socket for workers, and back
+
+
+class AskTouch(GateMessage, frozen=True, kw_only=True):
+    """Asks how long ago the host was heard, and, of the host's own gate, whether its lease is valid."""
+
+
+class Touch(GateMessage, frozen=True, kw_only=True):
+    """Answer to AskTouch."""
+
+    host_heard_s: float  # since the last ping of the host of this term
+    has_lease: bool  # whether enough machines have confirmed this host within the last moments
+    newest_term: int  # the newest term that any gate has named
+    confirmed_by: tuple[str, ...]  # the machines that have
+
+
+class Promise(GateMessage, frozen=True, kw_only=True):
+    """Asks the gate to promise this machine's vote: from then on it confirms no host of an earlier term."""
+
+    term: int
+    candidate: str
+    is_released: bool = False  # the host itself has asked for this change
+
+
+class Promised(GateMessage, frozen=True, kw_only=True):
+    """Answer to Promise; not granted if the host was heard a moment ago, or the term is not newer."""
+
+    granted: bool
+    term: int  # the newest term that this machine has promised
+
+
+class Say(GateMessage, frozen=True, kw_only=True):
+    """Send a note to the program that owns another machine's gate."""
+
+    to: str
+    text: Annotated[str, msgspec.Meta(max_length=4000)]
+
+
+class Said(GateMessage, frozen=True, kw_only=True):
+    """Answer to Say: whether a link was up to send the note over."""
+
+    is_sent: bool
+
+
+class AskNotes(GateMessage, frozen=True, kw_only=True):
+    """Asks for notes after a number; the answer comes when there is one, or after a while."""
+
+    after: int
+
+
+class Notes(GateMessage, frozen=True, kw_only=True):
+    """Answer to AskNotes: senders and texts, and the number of the last note."""
+
+    notes: tuple[tuple[str, str], ...]
+    last: int
+
+
+class AskLinks(GateMessage, frozen=True, kw_only=True):
+    """Asks for the state of all links, and the gate's port."""
+
+
+class OwnLinks(GateMessage, frozen=True, kw_only=True):
+    """Answer to AskLinks."""
+
+    links: tuple[LinkState, ...]
+    port: int
+
+
+class Applied(GateMessage, frozen=True, kw_only=True):
+    """Answer to Settings that came over the socket for workers."""
+
+
+OwnersMessage = AskTouch | Promise | Say | AskNotes | AskLinks | Settings
 
 
 # Between gates: the first message of a connection
@@ -161,15 +247,24 @@ class Ping(GateMessage, frozen=True, kw_only=True):
     """Asks for a Pong, to notice a dead link and to measure the round trip."""
 
     number: int
+    term: int = 0  # of the host that the sender follows, or is
+    binds: bool = False  # whether the sender is the host, and the receiver shall confirm that
 
 
 class Pong(GateMessage, frozen=True, kw_only=True):
     """Answer to the Ping with the same number."""
 
     number: int
+    term: int = 0  # the newest for which the sender has promised its vote
 
 
-Body = Ports | Standing | DialMe | CannotDial | Undelivered
+class Note(GateMessage, frozen=True, kw_only=True):
+    """A text from the program that owns the sender's gate, for the one that owns the receiver's."""
+
+    text: Annotated[str, msgspec.Meta(max_length=4000)]
+
+
+Body = Ports | Standing | DialMe | CannotDial | Undelivered | Note
 
 
 class Letter(GateMessage, frozen=True, kw_only=True):

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from potluck.gates.loopback import address_of
+from potluck.gates.loopback import address_of, host_address
 from potluck.gates.messages import Kind, Ports, Settings
 
 
@@ -61,18 +61,34 @@ def address_in(settings: Settings, machine: str) -> str:
     return address_of(settings.block, number) if number else ""
 
 
-def wanted_stand_ins(settings: Settings, announced: Mapping[str, Ports], here: Iterable[str]) -> set[StandIn]:
-    """Stand-ins for ports that this machine's workers may dial; machines on the same loopback, `here`, need none."""
+def wanted_stand_ins(
+    settings: Settings, announced: Mapping[str, Ports], here: Iterable[str], own: ExposedPorts | None = None
+) -> set[StandIn]:
+    """Stand-ins for ports that this machine's workers may dial; machines on the same loopback, `here`, need none.
+
+    The host's lighthouses have stand-ins at the host's address on every machine, also on the host's, whose `own` ports
+    they are.
+    """
     mine = {run for run, machines in settings.runs.items() if settings.machine in machines}
     members = {member.machine for member in settings.members} - {settings.machine, *here}
-    return {
-        StandIn(machine, run, port, address_in(settings, machine))
+    wanted = {
+        StandIn(machine, run, port, _address_for(settings, machine, kind))
         for machine, told in announced.items()
         if machine in members
         for run, ports in told.runs.items()
         if run in mine and in_run(settings, run, machine)
-        for port in ports
+        for port, kind in ports.items()
+        if kind != "host" or machine == settings.host
     }
+    if own is not None and settings.machine == settings.host:
+        for run in settings.runs:
+            ports = [port for port, kind in own.of(run).items() if kind == "host"]
+            wanted |= {StandIn(settings.machine, run, port, host_address(settings.block)) for port in ports}
+    return wanted
+
+
+def _address_for(settings: Settings, machine: str, kind: Kind) -> str:
+    return host_address(settings.block) if kind == "host" else address_in(settings, machine)
 
 
 class StandIns:

@@ -9,7 +9,8 @@ from pathlib import Path
 from potluck.gates.loopback import spell_end
 from potluck.gates.messages import Kind
 
-_DEAD_AFTER_MS = {"control": 10_000, "bulk": 60_000}  # without acknowledgement of sent bytes, or room for them
+# Without acknowledgement of sent bytes, or room for them.
+_DEAD_AFTER_MS = {"host": 10_000, "control": 10_000, "bulk": 60_000}
 _IDLE_S, _PROBE_S, _NUM_PROBES = 5, 2, 3
 _LOW_DELAY = 0x10  # IP's type of service, which default queues and Wi-Fi respect
 _INTERACTIVE = 6
@@ -37,7 +38,7 @@ def watch_over(connection: socket.socket, kind: Kind) -> None:
     connection.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, _DEAD_AFTER_MS[kind])
     with suppress(OSError):
         connection.setsockopt(socket.IPPROTO_TCP, _TCP_RTO_MAX_MS, _AGAIN_AFTER_MS)
-    if kind == "control":
+    if kind != "bulk":
         connection.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, _LOW_DELAY)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_PRIORITY, _INTERACTIVE)
     else:

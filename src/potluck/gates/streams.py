@@ -8,7 +8,9 @@ from typing import NamedTuple
 
 from potluck.gates.bridge import REFUSED, WELCOME, Bridge, End
 from potluck.gates.entrance import HANDSHAKE_S, oldest_of_busiest
+from potluck.gates.lease import HostLease
 from potluck.gates.links import BROKEN
+from potluck.gates.loopback import lighthouse_address
 from potluck.gates.messages import Kind, Open, Settings
 from potluck.gates.ports import ExposedPorts, StandIn, address_in, in_run
 from potluck.gates.secure import PlainEnd, SecureEnd
@@ -27,6 +29,8 @@ class Way(NamedTuple):
 
     machines: tuple[str, ...]
     run: str
+    host: str = ""
+    """Of a connection to the host's lighthouse: the machine that was the host when it was opened."""
 
 
 class Streams:
@@ -38,8 +42,10 @@ class Streams:
         exposed: ExposedPorts,
         kind_of: Callable[[StandIn], Kind],
         ways: Ways,
+        lease: HostLease | None = None,
     ) -> None:
         self._settings = settings
+        self._lease = lease
         self._exposed = exposed
         self._kind_of = kind_of
         self._ways = ways
@@ -53,12 +59,18 @@ class Streams:
         if not is_own_users(connection):
             near.close(is_orderly=False)
             return
+        settings, kind = self._settings(), self._kind_of(asked)
+        host = settings.host if kind == "host" else ""
         try:
+            if asked.machine == settings.machine:
+                here = PlainEnd(await self._connect(asked.machine, Open(run=asked.run, port=asked.port)))
+                self._join(near, here, Way((asked.machine,), asked.run, host), awaits_welcome=False)
+                return
             far = await self._open_patiently(asked)
         except BROKEN:
             near.close(is_orderly=False)
             return
-        self._join(near, far, Way((asked.machine,), asked.run), awaits_welcome=True)
+        self._join(near, far, Way((asked.machine,), asked.run, host), awaits_welcome=True)
 
     async def _open_patiently(self, asked: StandIn) -> SecureEnd:
         """Open a connection, with retries: a link that was cut comes up again within a second or two.
@@ -104,13 +116,15 @@ class Streams:
             else:
                 origin = asked.origin if machine == settings.host and asked.origin else machine
                 near = PlainEnd(await self._connect(origin, asked))
+                kind = self._exposed.of(asked.run).get(asked.port, "bulk")
                 try:
-                    watch_over(end.socket, self._exposed.of(asked.run).get(asked.port, "bulk"))
+                    watch_over(end.socket, kind)
                     await end.send_plain(WELCOME)
                 except BaseException:
                     near.close(is_orderly=False)
                     raise
-                self._join(near, end, Way((machine, origin), asked.run), awaits_welcome=False)
+                host = settings.machine if kind == "host" else ""
+                self._join(near, end, Way((machine, origin), asked.run, host), awaits_welcome=False)
         except BROKEN:
             with suppress(*BROKEN):
                 await end.send_plain(REFUSED)
@@ -121,9 +135,12 @@ class Streams:
         settings = self._settings()
         if asked.port not in self._exposed.of(asked.run) or not in_run(settings, asked.run, origin):
             raise NoWayError(f"{origin} has no part in {asked.run}")
+        is_of_host = self._exposed.of(asked.run)[asked.port] == "host"
+        if is_of_host and not self._may_host():
+            raise NoWayError("this machine is not the host, or not enough machines confirm that it is")
         connection = prepare(socket.socket(socket.AF_INET, socket.SOCK_STREAM))
         try:
-            own = address_in(settings, settings.machine)
+            own = lighthouse_address(settings.block) if is_of_host else address_in(settings, settings.machine)
             await asyncio.get_running_loop().sock_connect(connection, (own, asked.port))
         except BaseException:
             connection.close()
@@ -173,8 +190,15 @@ class Streams:
             seen = moved
             await asyncio.sleep(IDLE_S)
 
+    def _may_host(self) -> bool:
+        """Whether this machine is the host, and enough machines confirm it."""
+        settings = self._settings()
+        return settings.host == settings.machine and (self._lease is None or self._lease.is_valid)
+
     def _join(self, near: End, far: End, way: Way, *, awaits_welcome: bool) -> Bridge:
-        bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget)
+        is_guarded = way.host != "" and way.host == self._settings().machine
+        may_pass = self._may_host if is_guarded else lambda: True
+        bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget, may_pass=may_pass)
         self._bridges[bridge] = way
         if self._may_stay(way):  # a machine may have left while the connection was being set up
             bridge.begin()
@@ -183,7 +207,9 @@ class Streams:
         return bridge
 
     def _may_stay(self, way: Way) -> bool:
-        return all(in_run(self._settings(), way.run, machine) for machine in way.machines)
+        settings = self._settings()
+        is_of_host = way.host in ("", settings.host)
+        return is_of_host and all(in_run(settings, way.run, machine) for machine in way.machines)
 
     def _forget(self, bridge: Bridge) -> None:
         del self._bridges[bridge]
@@ -201,8 +227,14 @@ class Streams:
         for bridge in list(self._bridges):
             bridge.finish(False)
 
+    def cut_host(self) -> None:
+        """End connections to this machine's lighthouses if it may not act as the host now."""
+        for bridge, way in list(self._bridges.items()):
+            if way.host and way.host == self._settings().machine and not self._may_host():
+                bridge.finish(False)
+
     def sockets(self) -> Iterator[tuple[str, socket.socket]]:
         """The sockets of connections to other machines, each with its machine."""
         for bridge, way in self._bridges.items():
-            for machine in way.machines[:1]:
+            for machine in set(way.machines[:1]) - {self._settings().machine}:
                 yield machine, bridge.far.socket

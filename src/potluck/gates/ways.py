@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import socket
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 from potluck.gates import secure
@@ -31,6 +32,8 @@ class Ways:
         self._identity = identity
         self._links = links
         self._post = post
+        self.answering: Counter[str] = Counter()
+        """How many connections each machine has asked this one to dial, of those that are not up yet."""
         self._tickets: dict[str, tuple[str, asyncio.Future[SecureEnd]]] = {}
 
     async def reach(self, machine: str, kind: Kind) -> SecureEnd:

@@ -10,11 +10,24 @@ from pathlib import Path
 import msgspec
 
 from potluck.gates.gate import Gate
-from potluck.gates.messages import AskRates, Expose
+from potluck.gates.messages import (
+    Applied,
+    AskLinks,
+    AskNotes,
+    AskRates,
+    AskTouch,
+    Expose,
+    OwnersMessage,
+    OwnLinks,
+    Promise,
+    Said,
+    Say,
+    Settings,
+)
 from potluck.gates.rates import RateMeter
 from potluck.gates.sockets import peer_user
 
-_LONGEST_LINE = 1 << 16
+_LONGEST_LINE = 1 << 26  # settings of thousands of machines
 
 
 class WorkerSocket:
@@ -42,11 +55,13 @@ class WorkerSocket:
             if peer_user(connection) != os.getuid():
                 return
             while line := await reader.readline():
-                match msgspec.json.decode(line, type=Expose | AskRates):
+                match msgspec.json.decode(line, type=Expose | AskRates | OwnersMessage):
                     case Expose() as asked:
                         answer: msgspec.Struct = await self._gate.ports.expose(number, asked)
                     case AskRates():
                         answer = rates.look()
+                    case message:
+                        answer = await self._answer_owner(message)
                 writer.write(msgspec.json.encode(answer) + b"\n")
                 await writer.drain()
         except (OSError, ValueError, msgspec.MsgspecError, asyncio.CancelledError):
@@ -55,3 +70,21 @@ class WorkerSocket:
             self._gate.ports.withdraw(number)
             with suppress(OSError):
                 writer.close()
+
+    async def _answer_owner(self, message: OwnersMessage) -> msgspec.Struct:
+        """Answer the agent or the host of this machine."""
+        gate = self._gate
+        match message:
+            case AskTouch():
+                return gate.lease.touch()
+            case Promise():
+                return gate.lease.promise(message)
+            case Say(to=machine, text=text):
+                return Said(is_sent=gate.say(machine, text))
+            case AskNotes(after=after):
+                return await gate.notes.after(after)
+            case AskLinks():
+                return OwnLinks(links=gate.links().links, port=gate.port)
+            case Settings():
+                gate.update(message)
+        return Applied()

@@ -70,6 +70,11 @@ class Home:
         return self.folder / "bundles"
 
     @property
+    def succession_dir(self) -> Path:
+        """Whom this machine follows and has promised its vote, and its copy of the host's state."""
+        return self.folder / "succession"
+
+    @property
     def data_dir(self) -> Path:
         """Folders of data that came from other machines."""
         return self.folder / "data"

@@ -223,6 +223,12 @@ class PollRequest(WireMessage):
     """Long poll for orders: the host waits with its answer while the orders still have the digest `known`."""
 
     known: Short = ""
+    electorate: int = Field(default=0, ge=0)
+    """The number of the newest electorate that this machine has noted on disk. Left out if it is 0."""
+
+    @model_serializer(mode="wrap")
+    def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return _without_empty(dump(self), "electorate")
 
 
 class RunTask(WireMessage):
@@ -348,13 +354,44 @@ class GateMember(WireMessage):
     port: int
 
 
+class Voters(WireMessage):
+    """Machines that decide together who is the host: more than half of them, or half with the tie-breaker."""
+
+    machines: list[MachineName]
+    tie_breaker: MachineName
+
+
+class Succession(WireMessage):
+    """Who decides about the host, and which machines keep its state and may take its place, in this order."""
+
+    term: int = 0
+    """Counts the cluster's hosts; 0 if only one machine may ever be the host."""
+    number: int = 0
+    """Counts changes of the electorates: who knows an older one cannot become the host."""
+    electorates: list[Voters] = []
+    """All have to agree; two while the host changes from one to the other."""
+    successors: list[MachineName] = []
+
+    def voters(self) -> list[str]:
+        """All machines that have a vote."""
+        return list(dict.fromkeys(name for electorate in self.electorates for name in electorate.machines))
+
+
 class GateOrders(WireMessage):
-    """Settings for all gates: the current members, and the machines of each run."""
+    """Settings for all gates: the current members, the machines of each run, and who may become the host."""
 
     block: str
     host: MachineName
     members: list[GateMember]
     runs: dict[str, list[MachineName]]
+    succession: Succession = Succession()
+
+    @model_serializer(mode="wrap")
+    def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        data: dict[str, Any] = dump(self)
+        if not self.succession.term:
+            data.pop("succession", None)
+        return data
 
     def has(self, machine: str) -> bool:
         """Whether the host lists this machine's gate among the members, which takes a moment after joining again."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -10,8 +10,8 @@ from potluck.gates.bridge import WELCOME
 from potluck.gates.gate import Gate
 from potluck.gates.identity import load_or_make
 from potluck.gates.links import BROKEN
-from potluck.gates.loopback import address_of, choose_block
-from potluck.gates.messages import ClusterMachine, Control, Expose, Letter, Open, Ports, Settings
+from potluck.gates.loopback import address_of, choose_block, host_address, lighthouse_address
+from potluck.gates.messages import ClusterMachine, Control, Electorate, Expose, Letter, Note, Open, Ports, Settings
 from potluck.gates.ways import dial
 
 NAMES = ("host", "ann", "bob")
@@ -207,5 +207,73 @@ def test_a_letter_that_asks_for_impossible_ports_disturbs_nobody(identities, por
             cluster.runs = {"run": NAMES, "another": NAMES}
             cluster.tell("host")
             assert cluster.ways("host")["ann"] == "direct"
+
+    asyncio.run(run())
+
+
+def test_a_note_comes_over_the_link_of_its_sender_only_and_several_readers_get_it(identities):
+    async def run():
+        async with cluster_of(identities) as cluster:
+            cluster.tell()
+            await cluster.until(lambda: set(cluster.ways("ann").values()) == {"direct"})
+            await cluster.until(lambda: set(cluster.ways("host").values()) == {"direct"})
+            await asyncio.sleep(1.0)  # of two links that were dialled at once, one stays
+            assert cluster.gates["ann"].say("bob", "a vote of ann")
+            # The host claims to bring a note of ann's.
+            forged = Letter(sender="ann", to="bob", body=Note(text="a vote that ann never gave"))
+            cluster.gates["host"]._links["bob"].send(forged)
+            assert cluster.gates["host"].say("bob", "a word of the host")
+            for _ in range(2):
+                await cluster.until(lambda: cluster.gates["bob"].notes._last >= 2)
+                heard = await cluster.gates["bob"].notes.after(0)
+                assert sorted(heard.notes) == [("ann", "a vote of ann"), ("host", "a word of the host")]
+
+    asyncio.run(run())
+
+
+def test_a_lighthouse_is_dialled_at_the_hosts_address_on_every_machine_while_the_host_is_confirmed(identities):
+    async def run():
+        async with cluster_of(identities) as cluster:
+            voters = Electorate(voters=NAMES, tie_breaker="host")
+
+            def tell():
+                for name in NAMES:
+                    members = tuple(cluster.member(one, name) for one in cluster.members)
+                    cluster.gates[name].update(
+                        Settings(
+                            machine=name,
+                            host="host",
+                            block=cluster.block,
+                            members=members,
+                            runs=cluster.runs,
+                            term=1,
+                            electorates=(voters,),
+                        )
+                    )
+
+            tell()
+            gate = cluster.gates["host"]
+            await cluster.until(lambda: gate.lease.is_valid)
+
+            async def echo(reader, writer):
+                while content := await reader.read(4096):
+                    writer.write(content)
+                writer.close()
+
+            server = await asyncio.start_server(echo, lighthouse_address(cluster.block), 0)
+            cluster.servers.append(server)
+            port = server.sockets[0].getsockname()[1]
+            await gate.ports.expose(1, Expose(run="run", ports={port: "host"}, waits=False))
+            # One loopback interface: only the first gate gets the address, and any of them leads to the host.
+            reader, writer = await asyncio.open_connection(host_address(cluster.block), port)
+            writer.write(b"quorum?")
+            assert await asyncio.wait_for(reader.read(100), 3) == b"quorum?"
+            for name in NAMES[1:]:  # they promise their votes for a newer term, and confirm this host no more
+                cluster.gates[name].lease._promised = 2
+            await cluster.until(lambda: not gate.lease.is_valid)
+            writer.write(b"and now?")
+            with suppress(ConnectionError):
+                assert await asyncio.wait_for(reader.read(100), 3) == b""
+            writer.close()
 
     asyncio.run(run())

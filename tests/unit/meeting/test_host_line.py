@@ -29,7 +29,7 @@ def report(state="finished", **links):
 
 
 def test_a_report_is_sent_when_something_has_changed_and_again_to_a_host_that_was_away(tmp_path):
-    client, deliverer = RecordingClient(), _Deliverer(lambda _: None)
+    client, deliverer = RecordingClient(), _Deliverer("lily", lambda _: None)
     for round_trip_s in (0.1, 0.2):  # changes all the time, and is no news
         deliverer.send_report(client, Delivery(report("running", rosa=round_trip_s), ()), frozenset())
     assert len(client.reports) == 1
@@ -42,7 +42,7 @@ def test_a_report_is_sent_when_something_has_changed_and_again_to_a_host_that_wa
 
 def test_an_ended_worker_is_home_only_by_files_of_that_moment(tmp_path):
     client, posted = RecordingClient(), []
-    deliverer = _Deliverer(posted.append)
+    deliverer = _Deliverer("lily", posted.append)
     before, now = files(tmp_path, num_starts=0), files(tmp_path)
     _, delivered = deliverer.send_files(client, (before,))  # there is no folder: nothing has to travel
     assert posted == [Delivered(frozenset([before]))]
@@ -54,7 +54,7 @@ def test_an_ended_worker_is_home_only_by_files_of_that_moment(tmp_path):
 
 
 def test_what_a_training_worker_wrote_is_never_all_at_the_host(tmp_path):
-    is_busy, delivered = _Deliverer(lambda _: None).send_files(
+    is_busy, delivered = _Deliverer("lily", lambda _: None).send_files(
         RecordingClient(), (replace(files(tmp_path), is_training=True),)
     )
     assert not is_busy

@@ -28,7 +28,7 @@ from potluck.meeting.access.proof import FailureLimit, prove_join
 from potluck.meeting.access.token import dashboard_password, load_or_make_token, metrics_key, write_metrics_key
 from potluck.meeting.client.client import HostClient, knock
 from potluck.meeting.home import Home
-from potluck.meeting.host import behind_gate, credentials, host, roster
+from potluck.meeting.host import behind_gate, credentials, meeting_point, roster
 from potluck.meeting.host.admission import Door
 from potluck.meeting.host.behind_gate import bind_service
 from potluck.meeting.host.roster import MachineRoster
@@ -212,7 +212,7 @@ def test_keys_are_p_256_and_connections_tls_1_3(tmp_path):
 
 def test_the_numbers_on_the_page_are_those_of_the_code():
     assert entrance.HANDSHAKE_S == behind_gate.HEADERS_S == credentials.STRANGERS_BODY_S == 5
-    assert (entrance._MOST_UNFINISHED, streams.IDLE_S, host.KEEP_ALIVE_S) == (128, 320, 30)
+    assert (entrance._MOST_UNFINISHED, streams.IDLE_S, meeting_point.KEEP_ALIVE_S) == (128, 320, 30)
     assert (handing_out.MOST_HEAD_BYTES, handing_out.MOST_RECEIVERS, handing_out.SEND_S) == (4096, 16, 60)
     assert streams.IDLE_S > questions.MEASURE_S, "a machine that measures must not lose the connection"
     assert (streams._MOST_VISITORS, streams._VISITORS_A_MEMBER) == (256, 4)

@@ -1,21 +1,30 @@
 """Helpers for a machine's gate: open its port, turn the host's orders into its settings, report its links."""
 
 import socket
+from collections.abc import Iterable
 
 from potluck.core.errors import GateError
-from potluck.gates.messages import ClusterMachine, HandedOut, Settings
-from potluck.gates.process import GateProcess
+from potluck.gates.messages import ClusterMachine, Electorate, HandedOut, LinkState, Settings
 from potluck.meeting.access.networks import best_first, read_interfaces
-from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report
+from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report, Succession
 
 _NUM_TRIED = 20
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  a gate lets only members in, and a laptop's addresses change
 
 
 def as_settings(
-    orders: GateOrders, machine: str, *, first: str = "", service: str = "", handed_out: HandedOut | None = None
+    orders: GateOrders,
+    machine: str,
+    *,
+    first: str = "",
+    service: str = "",
+    handed_out: HandedOut | None = None,
+    promised: int = 0,
 ) -> Settings:
-    """Gate settings from the host's orders; the host's address `first` is dialled before its others."""
+    """Gate settings from the host's orders; the host's address `first` is dialled before its others.
+
+    `promised`: the newest term for which this machine has promised its vote.
+    """
     members = []
     for one in orders.members:
         known = [first] if first and one.machine == orders.host else []
@@ -36,7 +45,15 @@ def as_settings(
         runs={run: tuple(machines) for run, machines in orders.runs.items()},
         service=service,
         handed_out=handed_out,
+        term=orders.succession.term,
+        promised=promised,
+        electorates=as_electorates(orders.succession),
     )
+
+
+def as_electorates(succession: Succession) -> tuple[Electorate, ...]:
+    """Who decides about the host, as gates know it."""
+    return tuple(Electorate(voters=tuple(one.machines), tie_breaker=one.tie_breaker) for one in succession.electorates)
 
 
 def bind_gate(wanted: int, *, is_fixed: bool) -> socket.socket:
@@ -65,8 +82,8 @@ def without_times(report: Report) -> Report:
     return report.model_copy(update={"links": links})
 
 
-def link_reports(gate: GateProcess) -> list[LinkReport]:
-    """This machine's links to the others, as its gate last reported them."""
+def link_reports(links: Iterable[LinkState]) -> list[LinkReport]:
+    """This machine's links to the others, as its gate reports them."""
     return [
         LinkReport(
             machine=link.machine,
@@ -75,5 +92,5 @@ def link_reports(gate: GateProcess) -> list[LinkReport]:
             round_trip_s=None if link.round_trip_s is None else round(link.round_trip_s, 4),
             trouble=link.trouble[:300],
         )
-        for link in gate.links.links
+        for link in links
     ]

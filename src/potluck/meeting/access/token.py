@@ -23,6 +23,11 @@ def load_or_make_token(folder: Path) -> bytes:
     return _read(_token_file(folder))
 
 
+def restore_token(folder: Path, token: bytes) -> None:
+    """Keep the token of a host whose place this machine takes."""
+    write_secret(_token_file(folder), token.hex())
+
+
 def kept_token(folder: Path) -> bytes | None:
     """The token of the host on this machine, if there ever was one."""
     return _read(_token_file(folder)) if _token_file(folder).exists() else None

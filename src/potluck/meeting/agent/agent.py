@@ -22,17 +22,20 @@ from potluck.meeting.agent.messages import (
     HostRefuses,
     HostSilent,
     LeaveRequest,
+    NoteHeard,
     RunPrepared,
     Trouble,
 )
 from potluck.meeting.agent.own_gate import OwnGate
 from potluck.meeting.agent.shared_data import SharedData
 from potluck.meeting.agent.state_line import files_line, over_line, run_line, silence_line, start_line
+from potluck.meeting.agent.succession import AgentSuccession
 from potluck.meeting.agent.terminal import AgentTerminal
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.succession.finding import Elsewhere
 from potluck.meeting.transfer.run_tail import read_pace
-from potluck.meeting.wire import Assignment, Orders, Report
+from potluck.meeting.wire import Assignment, GateOrders, Orders, Report
 from potluck.meeting.workers.fork_client import ForkClient, ForkServerEnded
 from potluck.meeting.workers.messages import ToForkServer, WorkerNews
 
@@ -67,11 +70,11 @@ class Agent:
         self._terminal = AgentTerminal(tell, show)
         self._inbox: queue.SimpleQueue[AgentMessage] = queue.SimpleQueue()
         self._fork_client = ForkClient(self._inbox.put)
-        self._host_line = HostLine(membership, self._inbox.put)
-        self._visited = Visited(membership, self._gate.socket, threads)
-        self._devices = devices
-        self._cards: dict[str, str] = {}
         self._runs: dict[str, LocalRun] = {}
+        self._succession = AgentSuccession(self._place, self._terminal.tell, self._runs)
+        self._host_line = self._line_to_host()
+        self._visited = Visited(membership, self._gate.socket, threads)
+        self._counted = DevicesCounted(devices, {})
         self._orders: Orders | None = None
         self._leaving: LeaveRequest | None = None
         self._refusal: MeetingError | None = None
@@ -86,8 +89,12 @@ class Agent:
     def run(self) -> None:
         """Work until this machine has left; raises the error if the host has refused this machine."""
         self._fork_client.start()
+        if (known := self._succession.known_orders) is not None and not self._place.membership.is_of_own_host:
+            self._follow_gate(known)  # the host may be gone: other machines say who is the host now
         self._host_line.start()
-        if self._devices is None or any(device != "cpu" for device in self._devices):
+        self._succession.start(self._inbox.put)
+        devices = self._counted.devices
+        if devices is None or any(device != "cpu" for device in devices):
             threading.Thread(target=self._count_devices, name="potluck-count-devices", daemon=True).start()
         try:
             while self._leaving is None:
@@ -95,6 +102,7 @@ class Agent:
             self._wind_down(self._leaving)
         finally:
             self._host_line.hang_up()
+            self._succession.close(in_order=self._leaving is not None and not self._leaving.in_silence)
             self._visited.close()
             for data in self._place.data.values():
                 data.close()
@@ -112,6 +120,8 @@ class Agent:
         messages = list(_messages(self._inbox))
         for message in messages:
             self._take(message)
+        if (elsewhere := self._succession.look()) is not None:
+            self._change_host(elsewhere)
         if messages and self._orders is not None:
             self._follow(self._orders)
         for run in self._runs.values():
@@ -123,7 +133,8 @@ class Agent:
     def _take(self, message: AgentMessage) -> None:
         match message:
             case Orders():
-                self._gate.follow(message)  # first: the gate must know the machines that workers and visits will dial
+                self._follow_gate(message.gate)  # first: the gate must know the machines that workers will dial
+                self._succession.follow(message.gate)
                 self._visited.follow(message.visits)  # at once: an examination consists of many short questions
                 self._orders = message
             case HostHeard():
@@ -139,8 +150,10 @@ class Agent:
                 self._leaving = message
                 if message.in_silence:
                     self._host_line.hang_up()
-            case DevicesCounted(devices, cards):
-                self._devices, self._cards = devices, cards
+            case DevicesCounted():
+                self._counted = message
+            case NoteHeard():
+                self._succession.hear(message)
             case Trouble(text):
                 self._terminal.tell_trouble(text)
             case _:
@@ -169,6 +182,34 @@ class Agent:
             self._fork_client.close(0.0)
             self._fork_client = ForkClient(self._inbox.put)
             self._fork_client.start()
+
+    # The host
+
+    def _line_to_host(self) -> HostLine:
+        return HostLine(self._place.membership, self._inbox.put, lambda: self._succession.electorate)
+
+    def _follow_gate(self, orders: GateOrders) -> None:
+        self._gate.follow(orders, service=self._succession.service, promised=self._succession.promised)
+
+    def _change_host(self, elsewhere: Elsewhere) -> None:
+        """Work for another host from now on; runs go on as they are."""
+        self._succession.become(elsewhere)
+        membership = self._place.membership
+        if membership.host != elsewhere.host:
+            return  # a machine that this one does not know
+        self._gate.membership = membership
+        if (orders := self._succession.known_orders) is not None:
+            self._follow_gate(orders)
+        self._host_line.hang_up()
+        self._host_line = self._line_to_host()
+        self._host_line.start()
+        self._visited.close()
+        self._visited = Visited(membership, self._gate.socket, self._place.threads)
+        self._silent_since = None
+        is_this = membership.is_of_own_host
+        self._terminal.tell(f"{'this machine' if is_this else membership.host} is the host now (term {elsewhere.term})")
+        if is_this:
+            self._terminal.tell(f"the line to paste on other machines: cat {self._place.home.invitation_file}")
 
     # Following orders
 
@@ -247,8 +288,8 @@ class Agent:
 
     def _report(self, *, is_leaving: bool = False) -> Report:
         return Report(
-            devices=self._devices,
-            cards=self._cards,
+            devices=self._counted.devices,
+            cards=self._counted.cards,
             reach=self._gate.reach(),
             links=self._gate.links(),
             workers=[report for run in self._runs.values() for report in run.reports()],
@@ -259,7 +300,8 @@ class Agent:
     def _status_line(self) -> str:
         membership = self._place.membership
         if self._silent_since is not None:
-            return silence_line(membership.host, time.monotonic() - self._silent_since)
+            silence = silence_line(membership.host, time.monotonic() - self._silent_since)
+            return "; ".join(filter(None, (silence, self._succession.waiting_line())))
         for run in self._runs.values():
             if run.is_training:
                 line = run_line(run.name, read_pace(run.folder), is_plain=run.is_plain)
@@ -277,7 +319,7 @@ class Agent:
             self._terminal.tell(f"left without a goodbye: {error.args[0]}")
 
     def _count_devices(self) -> None:
-        given = self._devices
+        given = self._counted.devices
         devices, cards = find_devices() if given is None else (given, name_cards())
         self._inbox.put(DevicesCounted(devices, cards))
 

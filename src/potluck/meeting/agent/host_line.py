@@ -31,13 +31,24 @@ _TROUBLE_S = 10.0
 class HostLine:
     """Both threads. They share no state with the agent's loop: everything that they learn is posted as a message."""
 
-    def __init__(self, membership: HostMembership, post: Callable[[AgentMessage], None]) -> None:
+    def __init__(
+        self,
+        membership: HostMembership,
+        post: Callable[[AgentMessage], None],
+        electorate: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._membership = membership
-        self._post = post
+        self._to_agent = post
+        self._electorate = electorate
         self._over = threading.Event()
         self._deliveries: queue.SimpleQueue[Delivery] = queue.SimpleQueue()
         self._forgotten = threading.Event()
         self._delivering = threading.Thread(target=self._deliver, name="potluck-deliver", daemon=True)
+
+    def _post(self, message: AgentMessage) -> None:
+        """Post a message, unless this line is over: a line to the next host may have begun."""
+        if not self._over.is_set():
+            self._to_agent(message)
 
     def start(self) -> None:
         threading.Thread(target=self._listen, name="potluck-listen", daemon=True).start()
@@ -67,7 +78,8 @@ class HostLine:
         with HostClient.of(self._membership, timeout_s=POLL_S + 5, with_small_packets=True) as client:
             while not self._over.is_set():
                 try:
-                    orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))
+                    asked = PollRequest(known=known, electorate=self._electorate())
+                    orders = client.ask_for(Orders, "POST", "/poll", asked)
                 except HostSilentError as error:
                     self._hear_nothing(error)
                     continue
@@ -81,7 +93,7 @@ class HostLine:
 
     def _deliver(self) -> None:
         """Send the workers' files, then this machine's report."""
-        deliverer = _Deliverer(self._post)
+        deliverer = _Deliverer(self._membership.machine, self._post)
         with HostClient.of(self._membership) as client:
             delivery = self._deliveries.get()
             while not self._over.is_set():
@@ -128,7 +140,8 @@ class HostLine:
 class _Deliverer:
     """The delivering thread's knowledge of what has arrived at the host."""
 
-    def __init__(self, post: Callable[[AgentMessage], None]) -> None:
+    def __init__(self, machine: str, post: Callable[[AgentMessage], None]) -> None:
+        self._machine = machine
         self._post = post
         self._runs: dict[tuple[str, int], RunDelivery] = {}
         self._delivered: frozenset[FilesToSend] = frozenset()
@@ -144,7 +157,9 @@ class _Deliverer:
                 has_more = False
             else:
                 if key not in self._runs:
-                    self._runs[key] = RunDelivery(one.run, one.folder, lambda text: self._post(Trouble(text)))
+                    self._runs[key] = RunDelivery(
+                        one.run, one.folder, self._machine, lambda text: self._post(Trouble(text))
+                    )
                 has_more = self._runs[key].advance(client)
             is_busy |= has_more
             if not has_more and not one.is_training:

@@ -6,6 +6,7 @@ from typing import Protocol, TypeAlias
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.succession.notes import Known
 from potluck.meeting.wire import DataReport, GateOrders, Orders, Report, SharingOrder
 from potluck.meeting.workers.fork_client import ForkServerEnded
 from potluck.meeting.workers.messages import WorkerNews
@@ -31,12 +32,13 @@ class RunData(Protocol):
         """Stop sharing."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)
 class AgentPlace:
     """Settings of a joined machine that all its runs share."""
 
     home: Home
     membership: HostMembership
+    """Changes when another machine becomes the host; only the agent's loop changes it."""
     gate: str
     """The socket of this machine's gate."""
     threads: int | None
@@ -95,7 +97,8 @@ class Delivered:
 class DevicesCounted:
     """The devices that this machine can train on, and the names of their cards by device."""
 
-    devices: list[str]
+    devices: list[str] | None
+    """None until they are counted."""
     cards: dict[str, str]
 
 
@@ -127,8 +130,17 @@ class LeaveRequest:
     """Send nothing more to the host: another agent takes over, and the host could mistake these reports for its."""
 
 
+@dataclass(frozen=True, slots=True)
+class NoteHeard:
+    """A note about the host from another machine."""
+
+    sender: str
+    note: Known
+
+
 AgentMessage: TypeAlias = (
     Orders
+    | NoteHeard
     | HostHeard
     | HostSilent
     | HostRefuses

@@ -1,38 +1,77 @@
 """This machine's gate as its agent uses it: sends it the members, and reads addresses and links for reports."""
 
 import time
+from contextlib import suppress
 
+from potluck.core.errors import GateError
+from potluck.gates.messages import LinkState, Settings
+from potluck.gates.owner_line import OwnerLine
 from potluck.gates.process import GateProcess
 from potluck.meeting.access.gating import as_settings, link_reports, own_reach
 from potluck.meeting.home import HostMembership
-from potluck.meeting.wire import LinkReport, Orders, Reach
+from potluck.meeting.wire import GateOrders, LinkReport, Reach
 
 _REACH_EVERY_S = 5.0
 
 
 class OwnGate:
-    """A joined machine's gate. The host's machine uses the host's gate, of which the agent knows only the socket."""
+    """A joined machine's gate. On a machine that was started as the host, the host's process owns it: the agent uses
+    the gate's socket, and leaves it alone while the host's process is the host.
+    """
 
     def __init__(self, gate: GateProcess | str, membership: HostMembership) -> None:
         self._gate = gate if isinstance(gate, GateProcess) else None
-        self._membership = membership
+        self.membership = membership
         self.socket = str(gate.socket) if isinstance(gate, GateProcess) else gate
+        self._line = OwnerLine(self.socket)
         self._reach: Reach | None = None
-        self._reach_at = 0.0
+        self._looked_at = 0.0
+        self._settings: Settings | None = None
 
-    def follow(self, orders: Orders) -> None:
-        """Send the gate its settings: which machines to let in and to dial."""
+    @property
+    def _is_the_hosts(self) -> bool:
+        return self._gate is None and self.membership.is_of_own_host and self._settings is None
+
+    def follow(self, orders: GateOrders, *, service: str = "", promised: int = 0) -> None:
+        """Send the gate its settings: which machines to let in and to dial, and who is the host."""
+        if self._is_the_hosts:
+            return
+        membership = self.membership
+        first = "" if membership.is_of_own_host else membership.address
+        self._settings = as_settings(orders, membership.machine, first=first, service=service, promised=promised)
         if self._gate is not None:
-            membership = self._membership
-            self._gate.update(as_settings(orders.gate, membership.machine, first=membership.address))
+            self._gate.update(self._settings)
+        else:
+            with suppress(GateError):  # it is being restarted: `reach` sends them again
+                self._line.apply(self._settings)
 
     def reach(self) -> Reach | None:
         """Where other machines may dial this one, read again every few seconds since a laptop's addresses change."""
-        if self._gate is not None and time.monotonic() - self._reach_at > _REACH_EVERY_S:
-            self._reach_at = time.monotonic()
-            self._reach = own_reach(self._gate.port)
+        if self._is_the_hosts:
+            return None
+        if time.monotonic() - self._looked_at > _REACH_EVERY_S:
+            self._looked_at = time.monotonic()
+            port = self._port()
+            self._reach = self._reach if port is None else own_reach(port)
+            if self._gate is None and self._settings is not None:
+                with suppress(GateError):
+                    self._line.apply(self._settings)
         return self._reach
 
+    def _port(self) -> int | None:
+        if self._gate is not None:
+            return self._gate.port
+        with suppress(GateError):
+            return self._line.links().port
+        return None
+
     def links(self) -> list[LinkReport]:
-        """How this machine reaches the others; empty on the host's own machine."""
-        return [] if self._gate is None else link_reports(self._gate)
+        """How this machine reaches the others; empty while the host's process of this machine reports it."""
+        return [] if self._is_the_hosts else link_reports(self._link_states())
+
+    def _link_states(self) -> tuple[LinkState, ...]:
+        if self._gate is not None:
+            return self._gate.links.links
+        with suppress(GateError):
+            return self._line.links().links
+        return ()

@@ -14,9 +14,10 @@ from potluck.meeting.transfer.shipping import Shipper
 class RunDelivery:
     """Sends events, logs and checkpoints of a run, a part at a time."""
 
-    def __init__(self, run: str, folder: Path, tell: Callable[[str], None]) -> None:
+    def __init__(self, run: str, folder: Path, machine: str, tell: Callable[[str], None]) -> None:
         self._run = run
         self._folder = folder
+        self._machine = machine
         self._tell = tell
         self._shipper: Shipper | None = None
         self._upload = CheckpointUpload(RunFolder(folder))
@@ -24,7 +25,9 @@ class RunDelivery:
     def advance(self, client: HostClient) -> bool:
         """Send some of the new bytes; returns whether there are more."""
         if self._shipper is None:
-            self._shipper = Shipper(self._folder, lambda *delivery: self._send(client, *delivery))
+            self._shipper = Shipper(
+                self._folder, lambda *delivery: self._send(client, *delivery), machine=self._machine
+            )
         remaining = self._shipper.ship()
         try:
             is_uploading = self._upload.advance(client, self._run)

@@ -7,6 +7,7 @@ from potluck.core.exchange_options import check_exchange_options
 from potluck.core.run_variables import parse_variables
 from potluck.core.torchrun_variables import without_cards
 from potluck.engine.group.addresses import address_towards
+from potluck.gates.loopback import host_address
 from potluck.meeting.agent.messages import AgentPlace
 from potluck.meeting.wire import Assignment, GateOrders
 
@@ -23,7 +24,7 @@ def worker_environments(
     shared = {
         **run_variables(parse_variables(assignment.task.env_words)),
         **exchange_variables(check_exchange_options(assignment.task.exchange)),
-        "POTLUCK_LIGHTHOUSE": f"http://{addresses[gates.host]}:{assignment.lighthouse_port}",
+        "POTLUCK_LIGHTHOUSE": f"http://{host_address(gates.block)}:{assignment.lighthouse_port}",
         **gate_variables(place.gate, assignment.run_id, addresses[membership.machine]),
         "POTLUCK_SECRET": assignment.secret,
         "POTLUCK_WORKERS": str(assignment.expected),

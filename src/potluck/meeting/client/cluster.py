@@ -110,6 +110,7 @@ class ClusterClient:
                     when_silent(f"{error.args[0]}; this display goes on {when}")
                 is_silent = True
                 time.sleep(_SILENCE_S)
+                self._look_for_host()
                 continue
             is_silent, tail_bytes = False, None
             offsets |= {chunk["file"]: chunk["next_offset"] for chunk in chunks}
@@ -117,6 +118,13 @@ class ClusterClient:
             yield news
             if news.is_over:
                 return
+
+    def _look_for_host(self) -> None:
+        """Ask another machine from now on if this machine's agent has found that it is the host now."""
+        membership = self._home.membership()
+        if membership is not None and membership != self.membership:
+            self._client.close()
+            self.membership, self._client = membership, HostClient.of(membership, timeout_s=_ANSWER_S)
 
     def read_on(
         self, run: str, offsets: dict[str, int], *, only_logs: bool = False, tail_bytes: int | None = None
@@ -157,6 +165,11 @@ class ClusterClient:
 
     def status(self) -> dict[str, Any]:
         return dict(self._client.ask("GET", "/status"))
+
+    def hand_over(self, machine: str) -> None:
+        """Make another machine the host."""
+        with HostClient.of(self.membership, timeout_s=_START_S) as client:
+            client.ask("POST", f"/handover/{machine}")
 
     def leave(self, machine: str) -> None:
         self._client.ask("POST", f"/machines/{machine}/leave")

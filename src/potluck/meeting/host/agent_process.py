@@ -32,6 +32,10 @@ class AgentProcess:
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
+    @property
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
     def keep(self) -> None:
         """Restart an agent that has ended, unless it was started within the last _AGAIN_S."""
         if self._process is None or self._process.poll() is None or time.monotonic() - self._started_at <= _AGAIN_S:

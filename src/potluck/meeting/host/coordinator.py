@@ -14,6 +14,7 @@ from potluck.meeting.host.data_board import DataBoard, has_part
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.pausing import has_paused
 from potluck.meeting.host.readings import RunReadings
+from potluck.meeting.host.reign import Reign
 from potluck.meeting.host.relay import Visits
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.run_files import RunFiles
@@ -23,6 +24,7 @@ from potluck.meeting.host.shared_orders import SharedOrders
 from potluck.meeting.host.starting import RunStarter
 from potluck.meeting.host.state import HostState
 from potluck.meeting.host.status import show_everything, show_run
+from potluck.meeting.host.succession import HostSuccession
 from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.transfer.run_tail import conclude
 from potluck.meeting.transfer.states import ArrivedStates
@@ -42,27 +44,29 @@ class Coordinator:
         lighthouses: Lighthouses,
         clock: Callable[[], float] = time.time,
         tell: Callable[[str], None] = lambda _: None,
+        reign: Reign | None = None,
+        token: bytes = b"",
     ) -> None:
         self.troubles = Troubles(tell)
         self.roster = roster
+        self.succession = HostSuccession(reign or Reign(facts.machine), token, roster, lambda: self._kept.runs)
         self.changes = Changes()
         self.visits = Visits(roster, self.changes)
         self.shared = SharedOrders(self.changes, self._make_gate_orders)
         self.readings = RunReadings(facts.machine, self.troubles)
         self.files = RunFiles(folder / "runs", self.troubles)
-        self.states = ArrivedStates(folder / "states")
         self.data = DataBoard(folder / "catalogues")
         self.install = ""
         """The command that installs the host's Potluck on a machine that has another version."""
         self._lighthouses = lighthouses
         self._clock = clock
         self._watch = RunWatch(roster, facts.machine)
-        self._starter = RunStarter(
+        self.starter = RunStarter(
             roster=roster,
             changes=self.changes,
             lighthouses=lighthouses,
             runs_dir=runs_dir,
-            states=self.states,
+            states=ArrivedStates(folder / "states"),
             state=lambda: self.state,
             clock=clock,
         )
@@ -111,12 +115,19 @@ class Coordinator:
             self.changes.tell()
 
     def ask_to_leave(self, machine: str, *, by: str) -> None:
-        """Ask a machine to leave; `by` is the machine that wants it."""
+        """Ask a machine to leave; `by` is the machine that wants it. The word of a person ends an absent one's vote."""
+        if machine in self.roster.machines and self.roster.state(machine) in ("away", "left"):
+            self.succession.reign.vouch_for_loss(machine)
         self._become(decisions.ask_to_leave(self.state, machine, by, self._clock()))
 
     async def start_run(self, request: RunRequest, by: str) -> RunRecord:
-        """Start a run on all joined machines, or on those that the request names."""
-        return await self._starter.start(request, by, self.put_run)
+        """Start a run on all joined machines, or on those that the request names.
+
+        Successors that are here know of the run before this returns: it must not be lost with the host.
+        """
+        record = await self.starter.start(request, by, self.put_run)
+        await self.succession.copied(self.changes)
+        return record
 
     def put_run(self, record: RunRecord) -> None:
         """Add a run, or replace its record."""
@@ -200,6 +211,7 @@ class Coordinator:
             host=kept.host,
             members=self.roster.members(),
             runs={**runs, **self.visits.as_runs()},
+            succession=self.succession.reign.succession,
         )
 
     def status(self, *, with_direct: bool = True) -> dict[str, Any]:
@@ -208,7 +220,9 @@ class Coordinator:
         for run in shown["runs"]:
             run["trouble"] = list(self.trouble(run["run"]))
             run["data"] = self.data.show(self._kept.runs[run["run"]])
-        return {**shown, "trouble": list(self._watch.link_trouble()), "install": self.install}
+        reign = self.succession.reign
+        trouble = [*reign.lines(), *self._watch.link_trouble()]
+        return {**shown, "trouble": trouble, "install": self.install, "succession": reign.as_data()}
 
     def trouble(self, run: str) -> tuple[str, ...]:
         """Lines for people about what is wrong in a run."""

@@ -2,23 +2,17 @@
 
 import asyncio
 import contextlib
-import gc
 import signal
 import ssl
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import uvicorn
-
 from potluck.core.printable import printable
-from potluck.core.words import listed
-from potluck.gates.file_limit import raise_file_limit
 from potluck.gates.identity import Identity, load_or_make
+from potluck.gates.owner_line import OwnerLine
 from potluck.gates.process import GateProcess
 from potluck.machine.facts import Facts as Snapshot
 from potluck.meeting.access.gating import as_settings, link_reports
@@ -27,28 +21,21 @@ from potluck.meeting.access.introduction import introduce
 from potluck.meeting.access.invitation import Invitation, fingerprint_of
 from potluck.meeting.access.token import load_or_make_token, write_metrics_key
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.host.admission import Door
 from potluck.meeting.host.agent_process import AgentProcess
 from potluck.meeting.host.announcing import announcing
-from potluck.meeting.host.behind_gate import BehindGate, bind_service
-from potluck.meeting.host.closing import Closing
-from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.last_resort import EndBy
-from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.listening import bind, choose_interfaces
+from potluck.meeting.host.meeting_point import MeetingPlace, MeetingPoint
 from potluck.meeting.host.offering import as_handed_out, try_to_offer_wheel
+from potluck.meeting.host.own_firewall import firewall_lines
+from potluck.meeting.host.reign import Reign, SuccessionRule
 from potluck.meeting.host.reported_links import ReportedLinks
 from potluck.meeting.host.roster import MachineRoster
-from potluck.meeting.host.service import make_service
-from potluck.meeting.transfer.bundle import BundleCache
-from potluck.meeting.wire import GateOrders, Reach
+from potluck.meeting.succession.ballot import BallotFile
+from potluck.meeting.succession.finding import Elsewhere, find_host, follow_host
+from potluck.meeting.wire import GateOrders, Introduction, Reach
 
-KEEP_ALIVE_S = 30
-_TICK_S = 1.0
-_READ_EVERY_S = 0.9
-_PAUSE_S = 9.0  # for a step, its checkpoint, and sending both to the host
 _END_S = 14.0
-_PAUSE_LOOK_S = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,6 +52,16 @@ class HostOptions:
     devices: list[str] | None = None
     threads: int | None = None
     is_announced: bool = True
+    succession: SuccessionRule = field(default_factory=SuccessionRule)
+
+
+@dataclass(frozen=True, slots=True)
+class _OwnMachine:
+    """What this machine knows of itself."""
+
+    seen: Snapshot
+    facts: Introduction
+    identity: Identity
 
 
 class Host:
@@ -90,38 +87,38 @@ class Host:
             gate_port=options.port,
             can_train=options.can_train,
         )
-        roster = MachineRoster(home.host_dir / "roster.json")
-        tell_of_new_certificate(identity, roster, options.machine, _tell)
-        self._credential = roster.enrol(facts, self._kept_credential())
-        reach = Reach(addresses=[interface.address for interface in self.interfaces], port=options.port)
-        roster.change(options.machine, reach=reach, devices=None if options.can_train else [])
+        self._own = _OwnMachine(seen, facts, identity)
         self._gate = GateProcess(home.identity_dir, sockets, _tell)
-        self._lighthouses = Lighthouses(roster.address_of(options.machine), str(self._gate.socket))
-        self.coordinator = Coordinator(
-            folder=home.host_dir,
-            facts=facts,
-            roster=roster,
-            runs_dir=options.runs_dir.absolute(),
-            lighthouses=self._lighthouses,
-            tell=_tell,
-        )
-        self._wheel = try_to_offer_wheel(home.host_dir, self._token, facts.versions, _tell)
-        if self._wheel is not None:
-            first = self.invitations()[0][0]
-            self.coordinator.install = self._wheel.in_place(first.address, first.port)
-        door = Door(
-            token=self._token,
-            fingerprint=self._fingerprint,
-            facts=facts,
-            roster=roster,
-            install=self.coordinator.install,
-        )
-        service = make_service(door=door, coordinator=self.coordinator, bundles=BundleCache(home.host_dir / "bundles"))
-        self._app = Closing(service, options.machine)
-        self._ending = asyncio.Event()
-        self._is_hurried = False
         self._agent = AgentProcess(self._agent_arguments(), home.host_dir / "agent.log", _tell)
         self._told_gate: GateOrders | None = None
+        self._ballots = BallotFile(home.succession_dir)
+        self.point: MeetingPoint | None = None
+        """None while another machine is the host."""
+        self._ending = asyncio.Event()
+        self._wheel = try_to_offer_wheel(home.host_dir, self._token, facts.versions, _tell)
+
+    def _open(self) -> MeetingPoint:
+        """This machine is the host: read what it keeps of machines and runs."""
+        options, home = self._options, self._home
+        roster = MachineRoster(home.host_dir / "roster.json")
+        tell_of_new_certificate(self._own.identity, roster, options.machine, _tell)
+        self._credential = roster.enrol(self._own.facts, self._kept_credential())
+        reach = Reach(addresses=[interface.address for interface in self.interfaces], port=options.port)
+        roster.change(options.machine, reach=reach, devices=None if options.can_train else [])
+        first = self.invitations()[0][0]
+        place = MeetingPlace(
+            folder=home.host_dir,
+            runs_dir=options.runs_dir,
+            gate=str(self._gate.socket),
+            facts=self._own.facts,
+            token=self._token,
+            fingerprint=self._fingerprint,
+            install="" if self._wheel is None else self._wheel.in_place(first.address, first.port),
+        )
+        known = self._ballots.ballot.orders
+        is_own = known is not None and known.host == options.machine
+        reign = Reign(options.machine, options.succession, known.succession if known and is_own else None)
+        return MeetingPoint(place, roster, reign, self._ballots, _tell)
 
     def invitations(self) -> list[tuple[Invitation, str]]:
         """One invitation for each address, best first, with a few words about the address."""
@@ -136,53 +133,45 @@ class Host:
             for address, reason in places
         ]
 
+    @property
+    def machine(self) -> str:
+        return self._options.machine
+
+    def obstacles(self) -> list[str]:
+        """What keeps other machines from dialling this host, and what to type about it."""
+        return firewall_lines(self._own.seen, self.interfaces, self._options.port)
+
+    def status(self) -> dict[str, Any] | None:
+        """Machines and runs for this host's screen; None while another machine is the host."""
+        return None if self.point is None else self.point.coordinator.status(with_direct=False)
+
     def install_lines(self) -> tuple[str, ...]:
         """Lines for a machine without Potluck, to choose one from; none if Potluck is not installed as a package."""
         return () if self._wheel is None else install_lines(self._wheel, self.invitations()[0][0])
 
-    async def serve(self, show: Callable[[], None]) -> None:
-        """Serve until a signal or `end`; then pause all runs after their step, while the service still answers."""
-        config = uvicorn.Config(
-            self._app,
-            http=BehindGate,
-            ws="none",
-            log_level="critical",  # strangers' invalid requests are not news; Troubles prints the service's own errors
-            access_log=False,
-            timeout_keep_alive=KEEP_ALIVE_S,
-            timeout_graceful_shutdown=1,
-            server_header=False,
-            proxy_headers=False,
-        )
-        server = _Server(config)
-        service = bind_service(self._gate.folder / "service")
+    async def serve(self, opened: Callable[[], None], show: Callable[[], None]) -> None:
+        """Serve until a signal or `end`. When another machine becomes the host, this one goes on working for it.
+
+        `opened` is called when this machine is the host; `show` once a second.
+        """
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._note_trouble)
-        raise_file_limit()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.end)
-        self._remember_this_machine()
-        self.coordinator.changes.first = self._tell_gate
         self._gate.start()
-        self._tell_gate()
-        serving = asyncio.create_task(server.serve(sockets=[service]))
-        ticking = asyncio.create_task(self._tick(show))
-        # A daemon thread: it imports torch, and the host may be asked to end before that is done.
-        threading.Thread(target=self._relight, name="potluck-relight", daemon=True).start()
-        async with self._announced():
-            if self._options.can_train:
-                self._agent.start()
-            try:
-                await self._ending.wait()
-            finally:
-                EndBy(_END_S, _tell).start()
-                await self._pause()
-                ticking.cancel()
-                await asyncio.to_thread(self._agent.end)
-                self._app.close()
-                server.should_exit = True
-                await serving
-                self._lighthouses.stop_all()
-                await asyncio.to_thread(self._gate.close)
+        if await self._find_newer_host() is None:
+            self.point = self._open()
+            self._remember_this_machine()
+            self.point.coordinator.changes.first = self._tell_gate
+            self._tell_gate()
+            opened()
+            async with self._announced():
+                if self._options.can_train:
+                    self._agent.start()
+                service = self._gate.folder / "service"
+                await self.point.serve(service, lambda: self._each_second(show), self._say_goodbye)
+        if not self._ending.is_set():
+            await self._work_for_another(show)
+        await asyncio.to_thread(self._gate.close)
 
     def _announced(self) -> contextlib.AbstractAsyncContextManager[None]:
         if not self._options.is_announced:
@@ -192,39 +181,59 @@ class Host:
 
     def end(self) -> None:
         """The first call ends the host in order; a second call makes it not wait for its runs."""
-        if self._ending.is_set():
-            self._is_hurried = True
-            self.coordinator.changes.tell()
+        if not self._ending.is_set():
+            EndBy(_END_S, _tell).start()
         self._ending.set()
+        if self.point is not None:
+            self.point.end()
 
-    async def _pause(self) -> None:
-        """Pause every run, and wait up to _PAUSE_S until all have ended their step and sent their files."""
-        paused, plain = self.coordinator.pause_runs()
-        if not paused and not plain:
-            return
-        hurry = "Ctrl-C again ends at once"
-        if paused:
-            runs = f"run {paused[0]} pauses" if len(paused) == 1 else f"runs {', '.join(paused)} pause"
-            _tell(f"{runs} after the step, to go on when potluck host starts here again; {hurry}")
-        if plain:
-            _tell(f"{listed(plain)} cannot go on without the host, and ends: --plain knows no checkpoints; {hurry}")
-        deadline = asyncio.get_running_loop().time() + _PAUSE_S
-        while not self.coordinator.are_runs_paused() and not self._is_hurried:
-            left_s = deadline - asyncio.get_running_loop().time()
-            if left_s <= 0:
-                _tell("not all machines have ended their step and sent its state: they keep it until the host is back")
-                return
-            await self.coordinator.changes.wait(min(left_s, _PAUSE_LOOK_S))
+    async def _say_goodbye(self) -> None:
+        await asyncio.to_thread(self._agent.end)
 
-    def _relight(self) -> None:
-        """Start the lighthouses of unfinished runs on the ports that their workers know; then import torch."""
-        with self.coordinator.troubles.survived("the lighthouses of runs that go on"):
-            for record in self.coordinator.state.unfinished():
-                if record.task.is_plain:
-                    continue  # its workers meet at the store of rank 0
-                self._lighthouses.start(record.id, record.lighthouse_port)
-        self._lighthouses.warm()
-        gc.freeze()  # torch's million objects never become garbage: the collector need not scan them again
+    async def _find_newer_host(self) -> str | None:
+        """Another machine that is the host now, if this one was replaced while it was gone."""
+        ballot, machine = self._ballots.ballot, self._options.machine
+        roster = MachineRoster(self._home.host_dir / "roster.json")
+        if ballot.orders is None or ballot.orders.block != roster.block or machine not in roster.machines:
+            return None
+        orders, line = ballot.orders, OwnerLine(str(self._gate.socket))
+        self._gate.update(as_settings(orders, machine, promised=ballot.promised))
+        replaced = await asyncio.to_thread(find_host, line, orders)
+        if replaced is None and orders.host != machine:
+            replaced = Elsewhere(host=orders.host, term=orders.succession.term)
+        if replaced is None:
+            return None
+        follow_host(self._home, self._ballots, replaced)
+        return replaced.host
+
+    async def _work_for_another(self, show: Callable[[], None]) -> None:
+        """Another machine is the host: keep this machine's gate and agent, which follows that host, until `end`."""
+        replaced_by = self.point.replaced_by if self.point is not None else self._ballots.ballot.host
+        self.point = None
+        _tell(
+            f"{replaced_by} is the host now; this machine works for it\n"
+            f"  to make this machine the host again: potluck handover {self._options.machine}"
+        )
+        if self._options.can_train and not self._agent.is_running:
+            self._agent.start()
+        while not self._ending.is_set():
+            show()
+            self._agent.keep()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ending.wait(), 1.0)
+        await self._say_goodbye()
+
+    def _each_second(self, show: Callable[[], None]) -> None:
+        assert self.point is not None
+        coordinator = self.point.coordinator
+        with coordinator.troubles.survived("this machine's links"):
+            links = ReportedLinks.of(link_reports(self._gate.links.links))
+            coordinator.roster.change(self._options.machine, links=links)
+        with coordinator.troubles.survived("the list of machines"):
+            show()
+        with coordinator.troubles.survived("this machine's agent"):
+            if not self.point.is_ending:
+                self._agent.keep()
 
     def _kept_credential(self) -> str | None:
         """This machine's credential from before a restart of the host, so that its commands can keep it."""
@@ -232,37 +241,20 @@ class Host:
         is_own = known is not None and known.fingerprint == self._fingerprint.hex()
         return known.credential if known is not None and is_own and known.machine == self._options.machine else None
 
-    async def _tick(self, show: Callable[[], None]) -> None:
-        read_at = float("-inf")
-        while True:
-            # A full disk, a folder that was moved or a defect in Potluck must not end the host: it is printed once.
-            with self.coordinator.troubles.survived("this second's look at all machines"):
-                self.coordinator.roster.change(self._options.machine, links=ReportedLinks.of(link_reports(self._gate)))
-                if time.monotonic() - read_at > _READ_EVERY_S:
-                    read_at = time.monotonic()
-                    await self.coordinator.read_runs()
-                self.coordinator.tick()
-            with self.coordinator.troubles.survived("the list of machines"):
-                show()
-            with self.coordinator.troubles.survived("this machine's agent"):
-                if not self._ending.is_set():
-                    self._agent.keep()
-            await self.coordinator.changes.wait(_TICK_S)
-
-    def _note_trouble(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """The event loop's handler of errors that no task awaits, such as a broken connection: prints each once."""
-        error = context.get("exception")
-        if isinstance(error, Exception):
-            self.coordinator.troubles.note(str(context.get("message", "a connection")), error)
-
     def _tell_gate(self) -> None:
         """Send new settings to this machine's gate, before the other machines get them with their orders."""
-        orders = self.coordinator.shared.gate()
+        assert self.point is not None
+        if self.point.replaced_by is not None:
+            return  # the agent follows the new host, and tells the gate
+        orders = self.point.coordinator.shared.gate()
         if orders != self._told_gate:
             self._told_gate = orders
             service = str(self._gate.folder / "service")
             wheel = as_handed_out(self._wheel, self._home.host_dir)
-            self._gate.update(as_settings(orders, self._options.machine, service=service, handed_out=wheel))
+            promised = self._ballots.ballot.promised
+            self._gate.update(
+                as_settings(orders, self._options.machine, service=service, handed_out=wheel, promised=promised)
+            )
 
     def _remember_this_machine(self) -> None:
         """Save a membership of this machine, which never joins itself: its commands and agent need a credential too."""
@@ -284,14 +276,6 @@ class Host:
         if self._options.threads:
             arguments += ["--threads", str(self._options.threads)]
         return arguments
-
-
-class _Server(uvicorn.Server):
-    """uvicorn without its signal handlers: the host handles signals."""
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 def tell_of_new_certificate(

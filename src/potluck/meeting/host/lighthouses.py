@@ -55,7 +55,7 @@ class Lighthouses:
             return None
         line = GateLine(self._gate, run)
         with suppress(GateError, OSError):  # the gate is being restarted; GateLine exposes the port again then
-            line.expose({port: "control"}, waits=False)
+            line.expose({port: "host"}, waits=False)
         return line
 
     def stop(self, port: int) -> None:

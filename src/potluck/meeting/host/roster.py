@@ -188,6 +188,11 @@ class MachineRoster:
     def _write(self) -> None:
         write_secret(self._path, _File(block=self.block, machines=dict(self.machines)).model_dump_json(indent=1))
 
+    def as_json(self) -> str:
+        """The roster for a successor, without the times at which machines were heard: they change all the time."""
+        machines = {name: known.model_copy(update={"last_heard": 0.0}) for name, known in self.machines.items()}
+        return _File(block=self.block, machines=machines).model_dump_json()
+
 
 def _hash(credential: str) -> str:
     return hashlib.sha256(credential.encode()).hexdigest()

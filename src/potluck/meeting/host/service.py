@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from dataclasses import asdict
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -12,34 +11,30 @@ from potluck.core.errors import MeetingError
 from potluck.core.run_folder import RunFolder
 from potluck.core.version import __version__
 from potluck.meeting.host.admission import Door, NotProvenError
+from potluck.meeting.host.callers import CoordinatorDep, Machine, address_of, member, onlooker
 from potluck.meeting.host.coordinator import Coordinator
-from potluck.meeting.host.credentials import CALLER, ONLOOKER, Admission
+from potluck.meeting.host.credentials import Admission
 from potluck.meeting.host.metrics import Metrics
 from potluck.meeting.host.refusals import add_refusals
+from potluck.meeting.host.run_paths import run_paths
+from potluck.meeting.host.succession_paths import succession_paths
 from potluck.meeting.transfer.arrivals import CheckpointPart, newest_checkpoint, receive_checkpoint
 from potluck.meeting.transfer.bundle import BundleCache
-from potluck.meeting.transfer.run_tail import lengths, read_news
 from potluck.meeting.transfer.shipping import receive
 from potluck.meeting.wire import (
     POLL_S,
     PROOF_HEADER,
-    Digest,
     JoinAnswer,
     MachineName,
     Name,
-    NewsRequest,
     PollRequest,
     Report,
-    RunRequest,
     VersionAnswer,
     VisitAnswer,
     VisitBegun,
     VisitQuestion,
 )
-from potluck.report.account_file import write_account
 from potluck.report.prometheus import CONTENT_TYPE
-
-_NEWS_LOOK_S = 0.2
 
 
 def make_service(*, door: Door, coordinator: Coordinator, bundles: BundleCache) -> FastAPI:
@@ -49,47 +44,15 @@ def make_service(*, door: Door, coordinator: Coordinator, bundles: BundleCache) 
     app.add_middleware(Admission, door=door, coordinator=coordinator)
     add_refusals(app)
     app.include_router(_doorway)
-    app.include_router(_onlookers, dependencies=[Depends(_onlooker)])
-    app.include_router(_members, dependencies=[Depends(_member)])
+    app.include_router(_onlookers, dependencies=[Depends(onlooker)])
+    for paths in (_members, run_paths, succession_paths):
+        app.include_router(paths, dependencies=[Depends(member)])
     return app
 
 
 _doorway = APIRouter()
 _onlookers = APIRouter()
 _members = APIRouter()
-
-
-async def _coordinator(request: Request) -> Coordinator:
-    coordinator: Coordinator = request.app.state.coordinator
-    return coordinator
-
-
-async def _bundles(request: Request) -> BundleCache:
-    bundles: BundleCache = request.app.state.bundles
-    return bundles
-
-
-async def _member(request: Request) -> str:
-    """The machine that sent the request, known by its credential; refuses a caller that is no machine."""
-    machine: str = request.scope.get(CALLER, ONLOOKER)
-    if machine == ONLOOKER:
-        raise NotProvenError("this host does not know this machine", fix="join with the line that potluck host prints")
-    return machine
-
-
-async def _onlooker(request: Request) -> None:
-    """Admit a machine, or a program with the metrics key: to read metrics, no machine's credential is needed."""
-    if CALLER not in request.scope:
-        raise NotProvenError("this host does not know this program", fix="give it the key in metrics-key")
-
-
-def _address(request: Request) -> str:
-    return request.client.host if request.client else ""
-
-
-Machine = Annotated[str, Depends(_member)]
-CoordinatorDep = Annotated[Coordinator, Depends(_coordinator)]
-Bundles = Annotated[BundleCache, Depends(_bundles)]
 
 
 # Joining
@@ -106,7 +69,7 @@ async def tell_version(request: Request) -> VersionAnswer:
 async def let_in(request: Request, coordinator: CoordinatorDep) -> JoinAnswer:
     """Admit a machine that proves the token, and give it a credential."""
     door: Door = request.app.state.door
-    answer = await door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), _address(request))
+    answer = await door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), address_of(request))
     coordinator.changes.tell()
     return answer
 
@@ -129,6 +92,7 @@ async def give_orders(asked: PollRequest, machine: Machine, coordinator: Coordin
     """Long poll: the machine's `Orders`, as soon as they differ from those that it knows."""
     deadline = time.monotonic() + POLL_S
     coordinator.heard(machine)
+    coordinator.succession.reign.acknowledge(machine, asked.electorate)
     while True:
         if machine not in coordinator.roster.machines:  # it may have been removed while its poll waited
             raise NotProvenError(
@@ -149,7 +113,7 @@ async def give_orders(asked: PollRequest, machine: Machine, coordinator: Coordin
 @_members.post("/report")
 async def take_report(told: Report, machine: Machine, coordinator: CoordinatorDep, request: Request) -> dict[str, bool]:
     """Take a machine's report of itself and its workers."""
-    coordinator.take(machine, told, _address(request))
+    coordinator.take(machine, told, address_of(request))
     return {"taken": True}
 
 
@@ -228,90 +192,7 @@ async def end_visit(visit: Name, coordinator: CoordinatorDep) -> dict[str, bool]
     return {"ended": True}
 
 
-# Runs
-
-
-@_members.put("/bundles/{digest}")
-async def take_bundle(digest: Digest, request: Request, bundles: Bundles) -> dict[str, bool]:
-    """Store a script's bundle."""
-    await asyncio.to_thread(bundles.put, digest, await request.body())
-    return {"kept": True}
-
-
-@_members.get("/bundles/{digest}")
-async def give_bundle(digest: Digest, bundles: Bundles) -> Response:
-    """A script's bundle, for a machine that is to run the script."""
-    data = await asyncio.to_thread(bundles.get, digest)
-    if data is None:
-        raise MeetingError("this host does not have that bundle", fix="start the run again with: potluck run")
-    return Response(data, media_type="application/octet-stream")
-
-
-@_members.put("/catalogues/{digest}")
-async def take_catalogue(digest: Digest, request: Request, coordinator: CoordinatorDep) -> dict[str, bool]:
-    """Store the list of a shared folder's files."""
-    await asyncio.to_thread(coordinator.data.catalogues.put, digest, await request.body())
-    return {"kept": True}
-
-
-@_members.get("/catalogues/{digest}")
-async def give_catalogue(digest: Digest, coordinator: CoordinatorDep) -> Response:
-    """The list of a shared folder's files, for a machine that gets the folder."""
-    content = await asyncio.to_thread(coordinator.data.catalogues.get, digest)
-    return Response(content, media_type="application/octet-stream")
-
-
-@_members.put("/states")
-async def take_state(
-    request: Request, machine: Machine, coordinator: CoordinatorDep, *, part: Annotated[CheckpointPart, Query()]
-) -> dict[str, int]:
-    """Take a part of the checkpoint file that a run is to begin with; answers with how many bytes the host has."""
-    coordinator.heard(machine)
-    return {"size": await asyncio.to_thread(coordinator.states.receive, part, await request.body())}
-
-
-@_members.post("/runs")
-async def start_run(asked: RunRequest, machine: Machine, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Start a run on all joined machines, or on some of them."""
-    record = await coordinator.start_run(asked, by=machine)
-    # No machine has its orders yet: everything in the run's files is from earlier starts.
-    written = lengths(record.folder)
-    return {**await coordinator.describe(record), "written": written}
-
-
-@_members.get("/runs/{run}")
-async def show_run(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Describe a run."""
-    return await coordinator.describe(coordinator.state.find_run(run))
-
-
-@_members.get("/runs/{run}/account")
-async def show_account(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """The run's account, from the events that have arrived."""
-    account = await asyncio.to_thread(write_account, RunFolder(coordinator.state.find_run(run).folder))
-    return {"account": None if account is None else account.as_data()}
-
-
-@_members.post("/runs/{run}/stop")
-async def stop_run(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Stop a run after its step."""
-    return await coordinator.describe(coordinator.stop_run(run))
-
-
-@_members.post("/runs/{run}/news")
-async def give_news(run: Name, asked: NewsRequest, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Long poll: new lines of a run's files; also answers when the run's state or trouble has changed."""
-    record = coordinator.state.find_run(run)
-    state, trouble, deadline = record.state, coordinator.trouble(run), time.monotonic() + POLL_S
-    while True:
-        chunks = await asyncio.to_thread(
-            read_news, record.folder, asked.offsets, only_logs=asked.only_logs, tail_bytes=asked.tail_bytes
-        )
-        record = coordinator.state.find_run(run)
-        is_news = chunks or record.state != state or coordinator.trouble(run) != trouble
-        if is_news or record.has_ended or time.monotonic() > deadline:
-            return {"chunks": [asdict(chunk) for chunk in chunks], "run": await coordinator.describe(record)}
-        await asyncio.sleep(_NEWS_LOOK_S)
+# Everything
 
 
 @_members.get("/status")

@@ -40,6 +40,11 @@ class SharedOrders:
             self._gate = made
         return self._gate
 
+    def fresh(self) -> GateOrders:
+        """The gates' orders as they are at this moment."""
+        self.make_again()
+        return self.gate()
+
     def make_again(self) -> None:
         """Make the gates' orders anew at the next use: something may have changed without `Changes.tell`."""
         self._made_at = -1

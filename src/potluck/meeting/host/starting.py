@@ -42,7 +42,7 @@ class RunStarter:
         self._changes = changes
         self._lighthouses = lighthouses
         self._runs_dir = runs_dir
-        self._states = states
+        self.states = states
         self._state = state
         self._clock = clock
         self._turn = asyncio.Lock()
@@ -76,7 +76,7 @@ class RunStarter:
         num_workers = sum(map(len, devices.values()))
         if request.task.settings is not None:
             folder, task, is_resumed = await asyncio.to_thread(
-                prepare_training, request, self._runs_dir, num_workers, self._states
+                prepare_training, request, self._runs_dir, num_workers, self.states
             )
         else:
             folder, task, is_resumed = prepare_script(request, self._runs_dir)

@@ -104,10 +104,14 @@ class Shipper:
     cuts a half-written line off its file.
     """
 
-    def __init__(self, run_folder: Path, send: Send, *, batch_bytes: int = BATCH_BYTES) -> None:
+    def __init__(
+        self, run_folder: Path, send: Send, *, batch_bytes: int = BATCH_BYTES, machine: str | None = None
+    ) -> None:
         if not 0 < batch_bytes <= MAX_DELIVERY_BYTES:
             raise ValueError(f"batch_bytes is {batch_bytes}, not between 1 and {MAX_DELIVERY_BYTES}")
         self._folder = run_folder
+        self._machine = machine
+        """Only this machine's files are sent: a successor of the host has copies of the others'."""
         self._send = send
         self._batch_bytes = batch_bytes
         self._proof_bytes = min(_PROOF_BYTES, batch_bytes // 2)
@@ -121,7 +125,7 @@ class Shipper:
         Any exception of `send` but ShippingError is raised, and the next call asks the host for its sizes again.
         """
         remaining = 0
-        for file_name in sorted(_shippable_files(self._folder) - self.refused.keys()):
+        for file_name in sorted(_shippable_files(self._folder, self._machine) - self.refused.keys()):
             try:
                 remaining += self._ship_file(file_name)
             except ShippingError as error:
@@ -162,13 +166,22 @@ class Shipper:
         return max(0, size_there - self._proof_bytes)
 
 
-def _shippable_files(run_folder: Path) -> set[str]:
+def _shippable_files(run_folder: Path, machine: str | None) -> set[str]:
     return {
         name
         for folder in MOST_FILES
         for file in (run_folder / folder).glob("*")
-        if _FILE_NAME.fullmatch(name := f"{folder}/{file.name}")
+        if is_file_name(name := f"{folder}/{file.name}", machine)
     }
+
+
+def is_file_name(file_name: str, machine: str | None = None) -> bool:
+    """Whether this names an event, log or trace file, of a worker of `machine` if given."""
+    try:
+        check_file_name(file_name, machine)
+    except ShippingError:
+        return False
+    return True
 
 
 def _last_line_end(file: int, start: int, size: int) -> int:

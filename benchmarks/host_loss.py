@@ -1,0 +1,279 @@
+"""The host is lost for good in the middle of a run: how long do the others commit no step, and is anything lost?
+
+    python -m benchmarks.host_loss --json
+    python -m benchmarks.host_loss --cluster mixed --case killed,cut --json
+
+Cases: `killed` (all processes of the host's machine end), `frozen` (they stop, as when a lid is closed), `cut` (its
+cable is out), `disk` (its disk is gone: nothing can be written below its home and its run folders), `handover` (the
+host's part is given away on purpose). After a loss the machines that are left must commit steps again; `status`,
+`report` and `stop` are asked of the new host, a machine joins late with its line, and where the old host can come back
+it must do so as an ordinary machine. Steps and samples are counted in the events of all machines: `steps_lost` are
+steps that were committed before the loss and are missing in the new host's files, `samples_twice` and `samples_missing`
+are those of the whole run.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.support.gathering import Gathering
+from benchmarks.support.lab_error import exit_on_lab_error
+from lab import Process
+from lab.cluster_file import load_cluster
+from potluck.events.log import read_records
+from potluck.events.types import StepCommitted
+
+CLUSTERS = Path(__file__).parent.parent / "lab" / "clusters"
+CASES = ("killed", "frozen", "cut", "disk", "handover")
+STALL_S = 10.0
+_BEFORE = 40
+_AFTER = 60
+_LATE = "late"
+_LONGEST_S = 120.0
+RUN = "lost"
+
+
+class Committed(NamedTuple):
+    """A committed step, and when its worker wrote it down."""
+
+    time: float
+    step: StepCommitted
+
+
+class HostLoss:
+    """One run in a lab, whose host is lost."""
+
+    def __init__(self, gathering: Gathering, machines: list[str]) -> None:
+        self._gathering = gathering
+        self._host, *self._others = machines
+        self._started: dict[str, Process] = {}
+
+    def measure(self, case: str) -> dict[str, Any]:
+        """Lose the host in this way; what it cost, and what works afterwards."""
+        gathering = self._gathering
+        self._started[self._host] = gathering.host()
+        self._started |= gathering.join_all(*self._others)
+        self._wait_for_copies()
+        kept = [word for name in (self._host, *self._others) for word in ("--keep", name)]
+        train = gathering.start(
+            self._others[0],
+            "train",
+            "--model-size",
+            "tiny",
+            "--num-samples",
+            6400,
+            "--epochs",
+            1000,
+            *kept,
+            "--experiment-name",
+            RUN,
+        )
+        self._wait_for_step(_BEFORE)
+        before = self._committed(self._others)
+        lost_at = time.time()
+        self._lose(case)
+        self._wait_for_step(max(before) + _AFTER)
+        new_host = self._new_host()
+        figures = {
+            "stall_s": self._stall_s(lost_at),
+            "new_host": new_host,
+            "late_join": self._join_late(new_host),
+            "status": self._works(self._others[-1], "status"),
+            "report": self._works(self._others[-1], "report", RUN),
+            "returned": self._return(case),
+        }
+        figures["stop"] = self._works(self._others[-1], "stop", RUN)
+        figures["exit_code"] = train.wait(90)
+        time.sleep(3.0)
+        return {"case": case, **figures, **self._laws(new_host, before)}
+
+    def printed(self) -> str:
+        """What all machines have printed."""
+        return "\n".join(f"== {name}\n{self._gathering.printed(one)[-3000:]}" for name, one in self._started.items())
+
+    # Before and at the loss
+
+    def _wait_for_copies(self) -> None:
+        """Until the successors have copied the host's state: right after a join they have not."""
+
+        def are_there() -> bool:
+            succession = self._gathering.status(self._host)["succession"]
+            copies = succession["copied"]
+            return len(succession["voters"]) == 1 + len(self._others) and bool(copies) and all(copies.values())
+
+        self._gathering.wait_until(are_there, "no successor has a copy", 60)
+
+    def _lose(self, case: str) -> None:
+        machine = self._gathering.lab[self._host]
+        if case == "killed":
+            machine.kill()
+        elif case == "frozen":
+            machine.freeze()
+        elif case == "cut":
+            machine.cut()
+        elif case == "disk":
+            for folder in ("home", "experiments"):
+                place = self._gathering.place(self._host) / folder
+                place.rename(place.with_name(f"{folder}.gone"))
+                place.write_text("a file in the folder's place: nothing can be written below it\n")
+        else:
+            code, output = self._gathering.run(self._others[0], "handover", self._others[0])
+            assert code == 0, output
+
+    def _return(self, case: str) -> bool | None:
+        """Whether the old host takes part again; None where it cannot come back."""
+        machine = self._gathering.lab[self._host]
+        if case == "disk":
+            return None
+        if case == "killed":
+            self._started[f"{self._host} again"] = self._gathering.start(self._host, "host")
+        elif case == "frozen":
+            machine.thaw()
+        elif case == "cut":
+            machine.mend()
+        since = time.time()
+        try:
+            self._gathering.wait_until(
+                lambda: any(one.time > since for one in self._records(self._host)), "it stays away", _LONGEST_S
+            )
+        except AssertionError:
+            return False
+        return bool(self._gathering.status(self._others[0])["host"] == self._new_host() != self._host)
+
+    # Afterwards
+
+    def _new_host(self) -> str:
+        found = ""
+
+        def is_there() -> bool:
+            nonlocal found
+            code, output = self._gathering.run(self._others[-1], "status", "--json")
+            found = str(json.loads(output)["host"]) if code == 0 else ""
+            return found not in ("", self._host)
+
+        self._gathering.wait_until(is_there, "there is no new host", _LONGEST_S)
+        return found
+
+    def _join_late(self, new_host: str) -> bool:
+        """Whether a machine that never joined before can join the new host: here, one more on that host's computer."""
+        line = (self._gathering.place(new_host) / "home" / "host" / "invitation.txt").read_text().split()[2]
+        late = self._gathering.place(_LATE)
+        env = {"POTLUCK_HOME": str(late / "home"), "POTLUCK_NAME": _LATE}
+        joining = self._gathering.start(self._others[-1], "join", line, "--port", 29700, env=env)
+        self._started[_LATE] = joining
+        try:
+            joining.expect(f" as {_LATE}", 60)
+        except Exception:  # noqa: BLE001  what it printed is shown at the end
+            return False
+        return True
+
+    def _works(self, machine: str, *words: str) -> bool:
+        code, output = self._gathering.run(machine, *words)
+        if code:
+            print(f"potluck {' '.join(words)} on {machine}: {output}", file=sys.stderr)
+        return code == 0
+
+    def _stall_s(self, lost_at: float) -> float:
+        """The longest time without a step on the machines that are left, from just before the loss on."""
+        times = sorted(one.time for name in self._others for one in self._records(name) if one.time > lost_at - 5.0)
+        return max(later - earlier for earlier, later in pairwise(times))
+
+    def _laws(self, new_host: str, before: set[int]) -> dict[str, Any]:
+        """Every step committed before is in the new host's files; every sample of every step counts once."""
+        there = self._gathering.place(new_host) / "home" / "runs" / RUN
+        kept = {one.step.step for file in there.glob("events/*.jsonl") for one in committed(file)}
+        samples: dict[tuple[int, int], int] = defaultdict(int)
+        wanted: dict[int, int] = {}
+        for name in (self._host, *self._others, _LATE):
+            for one in self._records(name):
+                step = one.step
+                samples[step.step, step.quorum_id] += step.own_samples
+                wanted[step.step] = step.samples
+        whole = {step: [q for (s, q), n in samples.items() if s == step and n == wanted[step]] for step in wanted}
+        return {
+            "steps": len(wanted),
+            "steps_lost": len(before - kept) + len(set(range(1, max(wanted) + 1)) - set(wanted)),
+            "steps_missing_at_new_host": len(set(wanted) - kept),
+            "steps_twice": sum(len(quorums) > 1 for quorums in whole.values()),
+            "steps_not_whole": sum(not quorums for quorums in whole.values()),
+        }
+
+    def _records(self, machine: str) -> list[Committed]:
+        place = self._gathering.place(machine)
+        folders = [place / "home" / "runs" / RUN, place / "experiments" / RUN, place / "experiments.gone" / RUN]
+        files = [file for folder in folders for file in folder.glob(f"events/{machine}-*.jsonl")]
+        found = {(one.time, one.step.step): one for file in files for one in committed(file)}
+        return list(found.values())
+
+    def _committed(self, machines: list[str]) -> set[int]:
+        return {one.step.step for name in machines for one in self._records(name)}
+
+    def _wait_for_step(self, step: int) -> None:
+        self._gathering.wait_until(
+            lambda: max(self._committed(self._others), default=0) >= step, f"no step {step}", _LONGEST_S
+        )
+
+
+def committed(file: Path) -> list[Committed]:
+    """The committed steps in an event file; none while it cannot be read."""
+    try:
+        return [Committed(one.time, one.event) for one in read_records(file) if isinstance(one.event, StepCommitted)]
+    except Exception:  # noqa: BLE001  it is being written, or its disk is gone
+        return []
+
+
+def measure(cluster: str, case: str) -> dict[str, Any]:
+    """One case in one cluster."""
+    text = (CLUSTERS / f"{cluster}.yaml").read_text()
+    names = [machine.name for machine in load_cluster(CLUSTERS / f"{cluster}.yaml").machines]
+    # The host is the machine that Gathering starts it on.
+    text = text.replace(f"name: {names[0]},", "name: rosa,")
+    folder = Path(tempfile.mkdtemp(prefix="potluck-host-loss-"))
+    try:
+        with Gathering(folder, text) as gathering:
+            loss = HostLoss(gathering, ["rosa", *names[1:]])
+            try:
+                return {"cluster": cluster, **loss.measure(case)}
+            except AssertionError as error:
+                print(loss.printed(), file=sys.stderr)
+                return {"cluster": cluster, "case": case, "failure": str(error)}
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_good(figures: dict[str, Any]) -> bool:
+    """Whether the case met its bars."""
+    works = all(figures.get(name) for name in ("status", "report", "stop", "late_join"))
+    laws = all(figures.get(name) == 0 for name in ("steps_lost", "steps_twice", "steps_not_whole"))
+    return works and laws and figures["stall_s"] <= STALL_S and figures["returned"] is not False
+
+
+def main() -> None:
+    """Measure, print a line a case, with --json one line for scripts at the end; exit 1 where a bar is missed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cluster", default="laptops,mixed")
+    parser.add_argument("--case", default=",".join(CASES))
+    parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    options = parser.parse_args()
+    rows = []
+    with exit_on_lab_error():
+        for cluster in options.cluster.split(","):
+            for case in options.case.split(","):
+                rows.append(measure(cluster, case))
+                print(json.dumps(rows[-1]), flush=True)
+    if options.json:
+        stalls = {f"{row['cluster']} {row['case']}": row.get("stall_s") for row in rows}
+        lost = {f"{row['cluster']} {row['case']}": row.get("steps_lost") for row in rows}
+        print(json.dumps({"benchmark": "host_loss", "stall_s": stalls, "steps_lost": lost, "rows": rows}))
+    sys.exit(not all("failure" not in row and is_good(row) for row in rows))
+
+
+if __name__ == "__main__":
+    main()

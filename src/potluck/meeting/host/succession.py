@@ -1,0 +1,79 @@
+"""The host's side of its succession: copies for successors, and a handover to one of them."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+from potluck.core.errors import MeetingError
+from potluck.meeting.host.changes import Changes
+from potluck.meeting.host.reign import Reign
+from potluck.meeting.host.roster import MachineRoster
+from potluck.meeting.host.runs import RunRecord
+from potluck.meeting.host.state_copies import StateCopies
+from potluck.meeting.succession.state_copy import HostStateCopy
+
+_COPIED_S = 2.0
+_READY_S = 15.0
+_TAKEN_S = 12.0
+
+
+class HostSuccession:
+    """What the coordinator knows of the host's term. `release` sends the notes of a handover, once a gate is there."""
+
+    def __init__(
+        self, reign: Reign, token: bytes, roster: MachineRoster, runs: Callable[[], Mapping[str, RunRecord]]
+    ) -> None:
+        self.reign = reign
+        self.copies = StateCopies(token, reign)
+        self.release: Callable[[str], None] = lambda _: None
+        self._roster = roster
+        self._runs = runs
+
+    def take(self) -> HostStateCopy:
+        """The host's state now, numbered."""
+        return self.copies.take(self._roster, dict(self._runs()))
+
+    async def copied(self, changes: Changes, machine: str | None = None, within_s: float = _COPIED_S) -> bool:
+        """Wait until all successors that are here, or one machine, have a copy of the state as it is now."""
+        rank, deadline = self.take().rank, asyncio.get_running_loop().time() + within_s
+        while True:
+            is_copied = (
+                self.reign.are_copied(rank, self._roster.machines)
+                if machine is None
+                else self.reign.copies.get(machine, 0) >= rank
+            )
+            left_s = deadline - asyncio.get_running_loop().time()
+            if is_copied or left_s <= 0:
+                return is_copied
+            await changes.wait(left_s)
+
+    async def hand_over(self, machine: str, changes: Changes) -> None:
+        """Make another machine the host; MeetingError if it does not become one, and then this one stays the host."""
+        reign = self.reign
+        if machine == reign.machine:
+            raise MeetingError(f"{machine} is the host already", fix="see who is here: potluck status")
+        if not reign.succession.electorates:
+            raise MeetingError(
+                f"{reign.machine} was started with --no-successor",
+                fix=f"start it again without that: on {reign.machine}: potluck host",
+            )
+        if self._roster.state(machine) != "here":
+            raise MeetingError(
+                f"{machine} is {self._roster.state(machine)}", fix=f"on {machine}: potluck join, then try again"
+            )
+        reign.prefer(machine)
+        changes.tell()
+        if not await self.copied(changes, machine, _READY_S):
+            raise MeetingError(
+                f"{machine} has not copied the host's state within {_READY_S:.0f} s",
+                fix=f"see what potluck join prints on {machine}, then try again",
+            )
+        self.release(machine)
+        deadline = asyncio.get_running_loop().time() + _TAKEN_S
+        while reign.replaced_by is None:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise MeetingError(
+                    f"{machine} has not become the host: too few machines have agreed",
+                    fix=f"see what potluck join prints on {machine}, and potluck status; then try again",
+                )
+            await changes.wait(min(left_s, 0.5))

@@ -1,0 +1,1 @@
+"""What makes the host replaceable: its term, votes about it, and copies of its state on other machines."""
