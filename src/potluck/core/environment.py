@@ -35,6 +35,9 @@ class Environment:
     is_tuning: bool = True
     """POTLUCK_TUNING=0: as --no-tuning."""
 
+    frozen_precision: str | None = None
+    """POTLUCK_FROZEN_PRECISION: bf16 or fp16, in which this machine keeps frozen parameters; as loaded by default."""
+
 
 DEFAULT_PORT = 29500
 
@@ -372,6 +375,7 @@ def read_environment() -> Environment:
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
         is_quiet=(os.environ.get("POTLUCK_QUIET") or "0") != "0",
         is_tuning=(os.environ.get("POTLUCK_TUNING") or "1") != "0",
+        frozen_precision=os.environ.get("POTLUCK_FROZEN_PRECISION") or None,
     )
 
 
@@ -400,7 +404,9 @@ def read_network_variables() -> dict[str, str]:
     return {name: value for name, value in sorted(os.environ.items()) if _NETWORK_VARIABLES.match(name)}
 
 
-_SERVICE_VARIABLES = re.compile(r"^POTLUCK_(HOME|RUNS_DIR|DATA_DIR|NAME)$|^(GLOO|NCCL|CUDA_VISIBLE)_[A-Z0-9_]*$")
+_SERVICE_VARIABLES = re.compile(
+    r"^POTLUCK_(HOME|RUNS_DIR|DATA_DIR|NAME|FROZEN_PRECISION)$|^(GLOO|NCCL|CUDA_VISIBLE)_[A-Z0-9_]*$"
+)
 
 
 def read_service_variables() -> dict[str, str]:

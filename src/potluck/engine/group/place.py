@@ -11,6 +11,7 @@ from torch import Tensor
 from potluck.core.exchange_options import IN_ROUNDS, may_be_rounds
 from potluck.core.run_options import RunOptions
 from potluck.engine.compute.frozen import FrozenPart
+from potluck.engine.compute.frozen_cache import FrozenCache
 from potluck.engine.group.listening import Listening
 
 
@@ -79,6 +80,8 @@ class Place:
     """Where other machines reach this machine past its gate; empty if it is not known."""
     nccl_log: Path = Path("nccl.log")
     """Where NCCL's messages go if NCCL_DEBUG asks for many."""
+    frozen_cache: FrozenCache | None = None
+    """Where frozen parameters of other machines are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
