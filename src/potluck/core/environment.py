@@ -95,6 +95,9 @@ class Launch:
     resume: bool = False
     """POTLUCK_RESUME: resume from this machine's newest checkpoint of the run, if there is one."""
 
+    host: str = ""
+    """POTLUCK_HOST: the machine that hosts the run; its worker, if it has one, saves files for the script."""
+
     gate: str | None = None
     """POTLUCK_GATE: the socket of this machine's gate; other machines of the run reach this worker through the gate."""
 
@@ -153,6 +156,7 @@ def read_launch(master: tuple[str, int] | None = None, quota: int | None = None)
         run=get("POTLUCK_RUN"),
         device=get("POTLUCK_DEVICE"),
         resume=get("POTLUCK_RESUME") == "1",
+        host=get("POTLUCK_HOST") or "",
         gate=gate,
         gate_run=gate_run,
         address=get("POTLUCK_ADDRESS"),

@@ -76,6 +76,7 @@ class Launched:
             backend=self._backend,
             exchange=self._exchange,
             device=self._device,
+            host=self._launch.host,
             lan_address=self._launch.lan_address or ("" if listening.is_private else listening.gradient_address),
             # A name for each process: NCCL truncates the file, and files that are being sent must not be truncated.
             nccl_log=log_file.absolute().with_suffix(f".nccl-{os.getpid()}.log"),

@@ -76,6 +76,8 @@ class Place:
     backend: str = "auto"
     exchange: ExchangeWish = ExchangeWish()
     device: torch.device
+    host: str = ""
+    """The machine that hosts the run; empty if none does."""
     lan_address: str = ""
     """Where other machines reach this machine past its gate; empty if it is not known."""
     nccl_log: Path = Path("nccl.log")
