@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.support.gathering import Gathering
+from tests.vision_packages import VISION_EXAMPLES, vision_variables
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.real_world, pytest.mark.timeout(300)]
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -14,14 +15,24 @@ PAIR = "machines:\n" + "".join(
 )
 
 
+class WithVision(Gathering):
+    """Machines on which torchvision, timm and Ultralytics are installed."""
+
+    def variables(self, machine):
+        usual, more = super().variables(machine), vision_variables()
+        place = {"YOLO_CONFIG_DIR": str(self.place(machine))}
+        return {**usual, **more, **place, "PYTHONPATH": f"{usual['PYTHONPATH']}:{more['PYTHONPATH']}"}
+
+
 @pytest.fixture(scope="module")
-def gathering(tmp_path_factory):
-    with Gathering(tmp_path_factory.mktemp("examples"), PAIR) as gathering:
+def gathering(request, tmp_path_factory):
+    with request.param(tmp_path_factory.mktemp("examples"), PAIR) as gathering:
         gathering.host().expect("rosa is here", 60)
         gathering.join("lily")
         yield gathering
 
 
+@pytest.mark.parametrize("gathering", [Gathering], indirect=True)
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
@@ -37,6 +48,18 @@ def gathering(tmp_path_factory):
     ],
 )
 def test_both_machines_train_in_every_step(gathering, name, arguments):
+    output = check_both_train(gathering, name, arguments)
+    if name == "trainer_script_on_potluck":
+        assert "rosa: the model is saved in" in output  # on the host, though lily is the first by name
+
+
+@pytest.mark.parametrize("gathering", [WithVision], indirect=True)
+@pytest.mark.parametrize("name", VISION_EXAMPLES)
+def test_both_machines_train_on_images(gathering, name):
+    check_both_train(gathering, name, ["--epochs", "1"])
+
+
+def check_both_train(gathering, name, arguments):
     keep = [word for machine in MACHINES for word in ("--keep", machine)]
     command = ["run", "--experiment-name", name, *keep, EXAMPLES / f"{name}.py", *arguments]
     code, output = gathering.run("rosa", *command, timeout_s=240)
@@ -45,8 +68,10 @@ def test_both_machines_train_in_every_step(gathering, name, arguments):
     steps = {machine: {record.event.step for record in gathering.steps(name, machine)} for machine in MACHINES}
     assert steps["rosa"] == steps["lily"]
     assert len(steps["rosa"]) >= 3
+    return output
 
 
+@pytest.mark.parametrize("gathering", [Gathering], indirect=True)
 def test_an_unchanged_ddp_script_runs_plain(gathering):
     code, output = gathering.run("rosa", "run", "--plain", EXAMPLES / "ddp_script.py", "--epochs", "1", timeout_s=120)
     assert code == 0, output

@@ -35,6 +35,9 @@ class Environment:
     is_tuning: bool = True
     """POTLUCK_TUNING=0: as --no-tuning."""
 
+    frozen_precision: str | None = None
+    """POTLUCK_FROZEN_PRECISION: bf16 or fp16, in which this machine keeps frozen parameters; as loaded by default."""
+
 
 DEFAULT_PORT = 29500
 
@@ -91,6 +94,9 @@ class Launch:
 
     resume: bool = False
     """POTLUCK_RESUME: resume from this machine's newest checkpoint of the run, if there is one."""
+
+    host: str = ""
+    """POTLUCK_HOST: the machine that hosts the run; its worker, if it has one, saves files for the script."""
 
     gate: str | None = None
     """POTLUCK_GATE: the socket of this machine's gate; other machines of the run reach this worker through the gate."""
@@ -150,6 +156,7 @@ def read_launch(master: tuple[str, int] | None = None, quota: int | None = None)
         run=get("POTLUCK_RUN"),
         device=get("POTLUCK_DEVICE"),
         resume=get("POTLUCK_RESUME") == "1",
+        host=get("POTLUCK_HOST") or "",
         gate=gate,
         gate_run=gate_run,
         address=get("POTLUCK_ADDRESS"),
@@ -372,6 +379,7 @@ def read_environment() -> Environment:
         home=Path(os.environ.get("POTLUCK_HOME") or Path.home() / ".potluck"),
         is_quiet=(os.environ.get("POTLUCK_QUIET") or "0") != "0",
         is_tuning=(os.environ.get("POTLUCK_TUNING") or "1") != "0",
+        frozen_precision=os.environ.get("POTLUCK_FROZEN_PRECISION") or None,
     )
 
 
@@ -400,7 +408,9 @@ def read_network_variables() -> dict[str, str]:
     return {name: value for name, value in sorted(os.environ.items()) if _NETWORK_VARIABLES.match(name)}
 
 
-_SERVICE_VARIABLES = re.compile(r"^POTLUCK_(HOME|RUNS_DIR|DATA_DIR|NAME)$|^(GLOO|NCCL|CUDA_VISIBLE)_[A-Z0-9_]*$")
+_SERVICE_VARIABLES = re.compile(
+    r"^POTLUCK_(HOME|RUNS_DIR|DATA_DIR|NAME|FROZEN_PRECISION)$|^(GLOO|NCCL|CUDA_VISIBLE)_[A-Z0-9_]*$"
+)
 
 
 def read_service_variables() -> dict[str, str]:

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch.utils.data import TensorDataset
 
+from potluck.engine.checkpoints.state import Stateful
 from potluck.engine.data.evaluation import evaluate
 from potluck.engine.steps.parts import RunParts
 from potluck.engine.steps.progress import Progress
@@ -26,6 +27,15 @@ class OtherLoops:
     def has_gradients(self) -> bool:
         """Whether the open step's last micro-batch has had its backward pass: gradients are the global mean."""
         return self._progress.current_step("run.has_gradients").has_all_gradients
+
+    @property
+    def scaler(self) -> Stateful | None:
+        """The loss scale of mixed_precision='fp16', as an object with `state_dict` and `load_state_dict`; else None.
+
+        For tools that save it in checkpoints of their own; the run's checkpoints have it.
+        """
+        precision = self._parts.precision
+        return precision if precision.name == "fp16" else None
 
     @property
     def writes(self) -> bool:

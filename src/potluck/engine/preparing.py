@@ -12,6 +12,7 @@ from torch.utils.data import DataLoader, Dataset
 from potluck.core.errors import UsageError
 from potluck.engine.checkpoints.state import TrainingState, follow_parameters, parameters_of
 from potluck.engine.compute.fingerprint import fingerprint, gradient_bytes
+from potluck.engine.compute.frozen_precision import round_frozen
 from potluck.engine.compute.gradient_checkpointing import checkpoint_blocks
 from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.compute.tuner import Tuner
@@ -43,6 +44,7 @@ class Preparation:
         self._gradient_checkpointing = gradient_checkpointing
         self._in_rounds = in_rounds
         self._is_tuning = is_tuning
+        self._frozen_precision: str | None = None
         self._exchanging: nn.Module | None = None
         self._made: dict[int, tuple[Any, Any]] = {}  # by the object's id: the user's object, its wrapper
 
@@ -56,9 +58,11 @@ class Preparation:
         """The models as `run.prepare` returned them."""
         return [made for _, made in self._made.values() if isinstance(made, nn.Module)]
 
-    def add(self, objects: Iterable[Any], make_loader: Callable[[Any], Any]) -> list[Any]:
+    def add(
+        self, objects: Iterable[Any], make_loader: Callable[[Any], Any], frozen_precision: str | None = None
+    ) -> list[Any]:
         """Prepare the objects; return their wrappers in the same order."""
-        objects = list(objects)
+        objects, self._frozen_precision = list(objects), frozen_precision
         for given in objects:
             if kind_of(given) is None:
                 raise refusal(given)
@@ -172,6 +176,8 @@ class Preparation:
         if not any(True for _ in model.parameters()):
             return model  # a loss function: nothing to train or to exchange
         self.training.models.append(model)
+        if self._frozen_precision is not None:
+            self._round_frozen(model, self._frozen_precision)
         if self._parts.restored is not None:
             self.training.restore_model(self._parts.restored, len(self.training.models) - 1)
         if self._gradient_checkpointing:
@@ -183,6 +189,14 @@ class Preparation:
         return PreparedModel(
             model, exchanging, self.training.precision, self.may_clear_gradients, self._noticing, tuner=self._tuner()
         )
+
+    def _round_frozen(self, model: nn.Module, precision: str) -> None:
+        saved = round_frozen(model, precision)
+        if saved:
+            self.training.frozen_precision = precision
+            self._parts.journal.say(
+                f"{self._parts.machine}: frozen parameters are kept in {precision}, which saves {saved / 1e6:,.1f} MB"
+            )
 
     def _tuner(self) -> Tuner:
         """Tunes the passes of the run's only model; several models share a profile, so these stay as they are."""

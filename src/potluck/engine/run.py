@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
+from potluck.core.environment import read_environment
 from potluck.core.errors import UsageError
 from potluck.core.exchange_options import may_be_rounds
 from potluck.core.run_options import RunOptions
@@ -67,23 +68,34 @@ class Run(OtherLoops):
         return self._progress.settled()
 
     @overload
-    def prepare(self, model: nn.Module, optimizer: Optimizer, /) -> tuple[PreparedModel, PreparedOptimizer]: ...
+    def prepare(
+        self, model: nn.Module, optimizer: Optimizer, /, *, frozen_precision: str | None = None
+    ) -> tuple[PreparedModel, PreparedOptimizer]: ...
     @overload
     def prepare(
-        self, model: nn.Module, optimizer: Optimizer, scheduler: LRScheduler, /
+        self,
+        model: nn.Module,
+        optimizer: Optimizer,
+        scheduler: LRScheduler,
+        /,
+        *,
+        frozen_precision: str | None = None,
     ) -> tuple[PreparedModel, PreparedOptimizer, PreparedScheduler]: ...
     @overload
-    def prepare(self, model: nn.Module, /) -> PreparedModel: ...
+    def prepare(self, model: nn.Module, /, *, frozen_precision: str | None = None) -> PreparedModel: ...
     @overload
-    def prepare(self, *objects: Any) -> Any: ...
-    def prepare(self, *objects: Any) -> Any:
+    def prepare(self, *objects: Any, frozen_precision: str | None = None) -> Any: ...
+    def prepare(self, *objects: Any, frozen_precision: str | None = None) -> Any:
         """Place models on the device, wrap all objects, and restore their state when the run is resumed.
 
         Takes models, optimizers, learning-rate schedules and a DataLoader, in any order and in one or several calls,
         and returns their wrappers in the same order; for a single object, the wrapper without a tuple. The state of
         any other object with `state_dict` and `load_state_dict` goes into checkpoints, and to machines that join.
+
+        `frozen_precision`: bf16 or fp16, in which this machine keeps the models' frozen parameters. Machines may
+        differ in it. By default POTLUCK_FROZEN_PRECISION counts; without that, they stay as the script loaded them.
         """
-        prepared = self._preparation.add(objects, self.loader)
+        prepared = self._preparation.add(objects, self.loader, frozen_precision or read_environment().frozen_precision)
         return prepared[0] if len(prepared) == 1 else tuple(prepared)
 
     def loader(

@@ -15,7 +15,7 @@ from typing import Any, cast
 import torch
 from lightning.pytorch import LightningModule, Trainer
 from lightning.pytorch.callbacks import EarlyStopping
-from lightning.pytorch.plugins.precision import Precision
+from lightning.pytorch.plugins.precision import MixedPrecision, Precision
 from lightning.pytorch.strategies import Strategy
 from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities import rank_zero_only
@@ -105,6 +105,8 @@ class PotluckStrategy(Strategy):
                 )
             prepared: PreparedScheduler = self._run.prepare(config.scheduler)
             assert prepared.inner is config.scheduler
+        if isinstance(self.precision_plugin, MixedPrecision):
+            self.precision_plugin.scaler = cast(Any, self._run.scaler)  # Lightning saves it in its checkpoints
         cast(Any, rank_zero_only).rank = 0 if self._run.writes else 1
 
     def process_dataloader(self, dataloader: object) -> object:

@@ -1,5 +1,6 @@
 """The data of a Hugging Face Trainer, in the terms of `run.loader` and `run.evaluate`."""
 
+import itertools
 from collections.abc import Iterator, Sized
 from typing import Any, cast
 
@@ -27,13 +28,33 @@ def loader_arguments(loader: "DataLoader[Any]", accumulation: int, max_steps: in
         "collate": loader.collate_fn,
     }
     if isinstance(loader.dataset, IterableDataset):
-        has_length = hasattr(loader.dataset, "__len__")
-        return arguments if has_length else {**arguments, "num_samples": max_steps * arguments["global_batch"]}
+        if hasattr(loader.dataset, "__len__"):
+            return arguments
+        length = max_steps * arguments["global_batch"]
+        return {**arguments, "dataset": Repeated(loader.dataset), "num_samples": length}
     sampler = getattr(loader.batch_sampler, "sampler", loader.sampler)
     length = len(cast(Sized, sampler))
     if getattr(loader.batch_sampler, "drop_last", False) and length % batch:
         return {**arguments, "sampler": FirstSamples(sampler, length - length % batch)}
     return {**arguments, "shuffle": False} if type(sampler) is SequentialSampler else {**arguments, "sampler": sampler}
+
+
+class Repeated(IterableDataset[Any]):
+    """A stream that begins again when it ends, as trainers read one until they have made all their steps."""
+
+    def __init__(self, stream: IterableDataset[Any]) -> None:
+        self._stream = stream
+
+    def __iter__(self) -> Iterator[Any]:
+        for epoch in itertools.count():
+            if hasattr(self._stream, "set_epoch"):  # as of Hugging Face's datasets, which shuffle by it
+                self._stream.set_epoch(epoch)
+            is_empty = True
+            for sample in self._stream:
+                is_empty = False
+                yield sample
+            if is_empty:
+                return
 
 
 def batch_of(loader: "DataLoader[Any]") -> int | None:

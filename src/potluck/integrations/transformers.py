@@ -64,6 +64,7 @@ class TrainerOnPotluck(Trainer):  # type: ignore[misc]
         set_seed(self.args.seed)  # as the Trainer has left it: the order of the data is drawn from it
         super().create_accelerator_and_postprocess()
         self.accelerator.backward = self._backward
+        self.accelerator.scaler = self.run.scaler  # the Trainer saves it in its checkpoints, and loads it
         self.accelerator.prepare_optimizer = lambda optimizer, **_: optimizer
         unwrap = self.accelerator.unwrap_model
         self.accelerator.unwrap_model = lambda model, *args, **kwargs: unwrap(_bare(model), *args, **kwargs)

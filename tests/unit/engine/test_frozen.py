@@ -7,11 +7,15 @@ import pytest
 import torch
 from torch import nn
 
-from potluck.core.errors import CheckpointError, GroupError
+from potluck.core.errors import CheckpointError, GroupError, UsageError
 from potluck.engine.checkpoints.state import FORMAT, FORMAT_WITH_FROZEN, EpochSoFar, TrainingState
+from potluck.engine.compute.fingerprint import fingerprint
 from potluck.engine.compute.frozen import FrozenParameters, FrozenPart, without
+from potluck.engine.compute.frozen_cache import FrozenCache
+from potluck.engine.compute.frozen_precision import round_frozen
 from potluck.engine.compute.precision import Precision
 from potluck.engine.compute.tensor_bytes import digest_of
+from potluck.engine.group.frozen_transfer import OwnParameters
 from potluck.engine.group.state_transfer import StateExchange
 from potluck.engine.order.position import DataOrder
 
@@ -133,15 +137,93 @@ def test_a_peer_sends_what_this_worker_lacks(peers):
     peer, me = peers
     theirs = {"base": part(1.0, 2.0), "other": part(3.0)}
     digests = {name: one.digest for name, one in theirs.items()}
-    peer.frozen, me.frozen = lambda: theirs, lambda: {**theirs, "base": part(0.0, 0.0)}
-    peer.values = me.values = lambda: {name: one.values for name, one in theirs.items()}
+    peer.own.frozen, me.own.frozen = lambda: theirs, lambda: {**theirs, "base": part(0.0, 0.0)}
+    peer.own.values = me.own.values = lambda: {name: one.values for name, one in theirs.items()}
     peer.open(7, lambda: {"user": {"default": {"model": {"head": torch.ones(2)}, "frozen": digests}}})
     model = me.fetch(peer.metadata(), 7, timedelta(seconds=5))["user"]["default"]["model"]
     assert model.keys() == {"head", "base"}
     assert torch.equal(model["base"], theirs["base"].values)
-    me.frozen = dict  # nothing is frozen here: all values travel
+    me.own.frozen = dict  # nothing is frozen here: all values travel
     model = me.fetch(peer.metadata(), 7, timedelta(seconds=5))["user"]["default"]["model"]
     assert model.keys() == {"head", "base", "other"}
-    me.values = dict
+    me.own.values = dict
     with pytest.raises(GroupError, match="another machine's model has base, and the model here has not"):
         me.fetch(peer.metadata(), 7, timedelta(seconds=5))
+
+
+def test_what_came_from_a_peer_is_on_disk_afterwards_and_is_not_asked_for_again(peers, tmp_path):
+    peer, me = peers
+    theirs, said = {"base": part(1.0, 2.0), "other": part(3.0)}, []
+    state = {"model": {}, "frozen": {name: one.digest for name, one in theirs.items()}}
+    peer.own.values = lambda: {name: one.values for name, one in theirs.items()}
+    me.own = OwnParameters(values=peer.own.values, cache=FrozenCache(tmp_path / "frozen"), say=said.append)
+    peer.open(7, lambda: {"user": {"default": state}})
+
+    def fetch():
+        return me.fetch(peer.metadata(), 7, timedelta(seconds=5))["user"]["default"]["model"]
+
+    fetch()
+    me.own.close()
+    assert {file.name for file in (tmp_path / "frozen").iterdir()} == {one.digest for one in theirs.values()}
+    peer.own.values = dict  # it could not answer if it were asked
+    found = fetch()
+    assert all(torch.equal(found[name], one.values) for name, one in theirs.items())
+    assert [line.split("took ")[1] for line in said] == [
+        "0.0 MB from another machine",
+        "0.0 MB from this machine's disk",
+    ]
+    (tmp_path / "frozen" / theirs["base"].digest).write_bytes(b"damaged!")
+    with pytest.raises(ConnectionError, match="base on this machine's disk was damaged"):
+        fetch()
+    peer.own.values = lambda: {name: one.values for name, one in theirs.items()}
+    assert torch.equal(fetch()["base"], theirs["base"].values)
+
+
+def test_a_peer_with_rounded_parameters_sends_none(peers):
+    peer, me = peers
+    theirs = {"base": part(1.0, 2.0)}
+    state = {"model": {}, "frozen": {"base": theirs["base"].digest}, "frozen_precision": "bf16"}
+    peer.open(7, lambda: {"user": {"default": state}})
+    me.own = OwnParameters(frozen=lambda: theirs, values=lambda: {"base": theirs["base"].values})
+    me.fetch(peer.metadata(), 7, timedelta(seconds=5))
+    me.own.frozen = lambda: {"base": part(0.0, 0.0)}
+    with pytest.raises(GroupError, match="it keeps its frozen parameters in bf16, and those here are others"):
+        me.fetch(peer.metadata(), 7, timedelta(seconds=5))
+
+
+def rounded(model, precision="bf16"):
+    training = training_of(model)
+    training.frozen_precision = precision
+    assert round_frozen(model, precision) == 2 * (40 * 30 + 30)
+    return training
+
+
+def test_rounded_parameters_count_as_what_they_were():
+    exact, here = training_of(make_model()), rounded(make_model())
+    assert here.models[0][0].weight.dtype == torch.bfloat16
+    assert here.models[0][2].weight.dtype == torch.float32
+    assert fingerprint(here.model) == fingerprint(exact.model)
+    state = copy.deepcopy(capture(here))
+    assert state["frozen"] == capture(exact)["frozen"]
+    assert state["frozen_precision"] == "bf16"
+    assert here.with_small_frozen(state) == state
+    exact.restore(state)
+    here.restore(copy.deepcopy(capture(exact)))
+    here.models[0][0].weight.data.mul_(2)
+    assert "0.weight" in capture(here)["model"]  # a script may still change it
+
+
+def test_other_values_are_rounded_too_and_count_as_these():
+    other = training_of(make_model(seed=1))
+    state = other.with_small_frozen(copy.deepcopy(capture(other)))
+    here = rounded(make_model(), "fp16")
+    here.restore(state)
+    assert capture(here)["frozen"] == state["frozen"]
+    assert torch.equal(here.models[0][0].weight, other.models[0][0].weight.half())
+    room = here.frozen()["0.weight"]
+    assert (room.dtype, room.values.dtype) == (torch.float32, torch.float16)
+
+
+def test_only_known_precisions():
+    with pytest.raises(UsageError, match="frozen_precision='int3' is not known"):
+        round_frozen(make_model(), "int3")

@@ -183,6 +183,12 @@ def test_where_histories_differ_the_state_of_most_counts():
     assert Roster(tuple(members[:2]), 0).reference.name == "a"  # of as many, the first
 
 
+def test_the_hosts_first_worker_writes_and_where_it_has_none_the_first_of_all():
+    members = (member("ann-0", "ann"), member("rosa-1", "rosa"), member("rosa-2", "rosa"))
+    for host, writer in (("rosa", 1), ("ann", 0), ("lily", 0), ("", 0)):
+        assert [Roster(members, index).writes(host) for index in range(3)] == [index == writer for index in range(3)]
+
+
 def test_who_is_behind_takes_nothing():
     members = tuple(member(name, step=step) for name, step in (("a", 5), ("b", 3), ("c", 5)))
     assert Roster(members, 1).participants() == [0, 2]

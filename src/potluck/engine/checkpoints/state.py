@@ -12,6 +12,7 @@ from torch.optim.lr_scheduler import LRScheduler
 from potluck.core.errors import CheckpointError
 from potluck.core.words import counted
 from potluck.engine.compute.frozen import FrozenParameters, FrozenPart, without
+from potluck.engine.compute.frozen_precision import remember_source, source_of
 from potluck.engine.compute.outer_step import OuterStep
 from potluck.engine.compute.precision import Precision
 from potluck.engine.order.position import DataOrder
@@ -61,6 +62,8 @@ class TrainingState:
     others: list[Stateful] = field(default_factory=list)
     outer: OuterStep | None = None
     """The outer step, in a run that trains in rounds."""
+    frozen_precision: str | None = None
+    """In which precision this machine keeps frozen parameters, if not as the script loaded them."""
     _frozen: FrozenParameters = field(default_factory=FrozenParameters)
 
     @property
@@ -94,8 +97,11 @@ class TrainingState:
         return dict(self.model.state_dict())
 
     def with_small_frozen(self, state: dict[str, Any]) -> dict[str, Any]:
-        """A captured state as a file has it: with all that is frozen, if that is little, in case it is random."""
-        names = state.get("frozen", {})
+        """A captured state as a file has it: with all that is frozen, if that is little, in case it is random.
+
+        Rounded parameters are not those that the digests are of, and stay out.
+        """
+        names = {} if self.frozen_precision else state.get("frozen", {})
         values = {name: value for name, value in self.values().items() if name in names} if names else {}
         if sum(value.nbytes for value in values.values()) > _SMALL_BYTES:
             return state
@@ -121,6 +127,7 @@ class TrainingState:
             "num_models": len(self.models),
             "model": without(self.model.state_dict(), frozen),
             **({"frozen": frozen} if frozen else {}),
+            **({"frozen_precision": self.frozen_precision} if frozen and self.frozen_precision else {}),
             **({"optimizer": optimizers[0]} if len(optimizers) == 1 else {"optimizers": optimizers}),
             "schedulers": [scheduler.state_dict() for scheduler in self.schedulers],
             "precision": self.precision.state_dict(),
@@ -165,12 +172,14 @@ class TrainingState:
         model, missing = self.models[index], frozen.keys() - own.keys()
         self._frozen.replaced((f"{prefix}{name}" for name in own), state.get("frozen", {}))
         with _another_kind():
+            mine = dict(model.state_dict(keep_vars=True))
             if not missing:
                 model.load_state_dict(own)
+                _remember_sources(mine, own, frozen)
                 return
-            mine = dict(model.state_dict())
             self._check_frozen(mine, {name: frozen[name] for name in missing}, prefix)
             result = model.load_state_dict(own, strict=False)
+            _remember_sources(mine, own, frozen)
             lacking = without(dict.fromkeys(result.missing_keys), missing)
             if lacking or result.unexpected_keys:
                 raise KeyError(f"missing: {list(lacking)[:3]}, unexpected: {result.unexpected_keys[:3]}")
@@ -215,6 +224,13 @@ def follow_parameters(optimizer: Optimizer) -> None:
             # torch's optimizers count their steps on the CPU, whatever the device of the parameters.
             if isinstance(value, Tensor) and name != "step":
                 state[name] = value.to(parameter.device)
+
+
+def _remember_sources(mine: Mapping[str, Tensor], loaded: Mapping[str, Tensor], digests: Mapping[str, str]) -> None:
+    """Rounded parameters have got other values, and count as these."""
+    for name in loaded.keys() & digests.keys():
+        if source_of(mine[name]) is not None:
+            remember_source(mine[name], loaded[name].dtype, digests[name])
 
 
 def _optimizer_states(state: dict[str, Any]) -> list[dict[str, Any]]:

@@ -4,10 +4,15 @@ import hashlib
 
 from torch import nn
 
+from potluck.engine.compute.frozen_precision import loaded_dtype
+
 
 def fingerprint(model: nn.Module) -> str:
-    """A digest of names, shapes, types and requires_grad: gradients can be summed only if these are equal."""
-    shapes = [(name, tuple(p.shape), str(p.dtype), p.requires_grad) for name, p in model.named_parameters()]
+    """A digest of names, shapes, types and requires_grad: gradients can be summed only if these are equal.
+
+    Types are those in which the script loaded the parameters: machines may round frozen ones.
+    """
+    shapes = [(name, tuple(p.shape), str(loaded_dtype(p)), p.requires_grad) for name, p in model.named_parameters()]
     return hashlib.sha256(repr(shapes).encode()).hexdigest()[:16]
 
 

@@ -3,11 +3,11 @@
 from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
-from potluck.engine.compute.tensor_bytes import chunks, digest_of
-
-_NUM_LOOKED_AT = 256
+from potluck.engine.compute.frozen_precision import loaded_dtype, source_of
+from potluck.engine.compute.tensor_bytes import digest_of, some_values
 
 
 class FrozenPart(NamedTuple):
@@ -15,6 +15,13 @@ class FrozenPart(NamedTuple):
 
     digest: str
     values: Tensor
+    loaded_dtype: torch.dtype | None = None
+    """The type of the values that the digest is of, if they were rounded since."""
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the values that the digest is of."""
+        return self.loaded_dtype or self.values.dtype
 
 
 class FrozenParameters:
@@ -42,14 +49,15 @@ class FrozenParameters:
             if not digest or (before is not None and before != self._digests[name]):
                 self._changing.add(name)
             else:
-                found[name] = FrozenPart(digest, parameter.detach())
+                found[name] = FrozenPart(digest, parameter.detach(), loaded_dtype(parameter))
         return found
 
     def digest(self, name: str, parameter: Tensor) -> str:
-        """Of a parameter's values; computed once."""
-        some = _some_values(parameter)
+        """Of a parameter's values, before they were rounded if they were; computed once."""
+        some, source = some_values(parameter), source_of(parameter)
         if name not in self._digests or self._digests[name][0] != some:
-            self._digests[name] = (some, digest_of([parameter]))
+            is_source = source is not None and source.rounded == some
+            self._digests[name] = (some, source.digest if is_source and source else digest_of([parameter]))
         return self._digests[name][1]
 
     def replaced(self, names: Iterable[str], frozen: Container[str]) -> None:
@@ -68,12 +76,6 @@ def without(state: Mapping[str, Any], frozen: Iterable[str]) -> dict[str, Any]:
         return name in names or any(name[:end] in names for end in _dots(name))
 
     return {name: value for name, value in state.items() if not is_frozen(name)}
-
-
-def _some_values(tensor: Tensor) -> bytes:
-    flat = tensor.detach().reshape(-1)
-    some = flat[:: max(1, flat.numel() // _NUM_LOOKED_AT)]
-    return b"".join(bytes(piece) for piece in chunks(some))
 
 
 def _dots(name: str) -> Iterator[int]:

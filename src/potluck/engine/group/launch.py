@@ -12,8 +12,10 @@ import torch
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 from torchft.coordination import LighthouseServer
 
-from potluck.core.environment import Launch
+from potluck.core.environment import Launch, read_data_limit, read_environment
 from potluck.core.errors import GroupError
+from potluck.core.quantities import size_bytes
+from potluck.engine.compute.frozen_cache import FrozenCache
 from potluck.engine.group.addresses import address_towards, answers, host_and_port, is_own, own_address
 from potluck.engine.group.backend import check_backend
 from potluck.engine.group.lighthouse import start_lighthouse
@@ -74,9 +76,11 @@ class Launched:
             backend=self._backend,
             exchange=self._exchange,
             device=self._device,
+            host=self._launch.host,
             lan_address=self._launch.lan_address or ("" if listening.is_private else listening.gradient_address),
             # A name for each process: NCCL truncates the file, and files that are being sent must not be truncated.
             nccl_log=log_file.absolute().with_suffix(f".nccl-{os.getpid()}.log"),
+            frozen_cache=_frozen_cache(),
         )
 
     def _meet_under_torchrun(self) -> tuple[str, str]:
@@ -97,6 +101,11 @@ class Launched:
             self._lighthouse.shutdown()
         if self._noise is not None:
             self._noise.close()
+
+
+def _frozen_cache() -> FrozenCache:
+    limit = read_data_limit()
+    return FrozenCache(read_environment().home / "frozen", None if limit is None else size_bytes(limit))
 
 
 def _settle_on_master(launch: Launch) -> tuple[Launch, tuple[str, ...]]:

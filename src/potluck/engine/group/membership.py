@@ -10,6 +10,7 @@ from torchft import Manager
 
 from potluck.engine.group.addresses import host_and_port
 from potluck.engine.group.forming import RosteredGroup, SelfDescription
+from potluck.engine.group.frozen_transfer import OwnParameters
 from potluck.engine.group.listening import NUM_TRIES, free_port, make_store, no_port
 from potluck.engine.group.manager import QUORUM_S, find_lighthouse, no_answer
 from potluck.engine.group.place import Place, States
@@ -77,7 +78,12 @@ class Membership:
     def _make_exchange(self) -> StateExchange:
         exchange = StateExchange(self._address, self._place.secret)
         exchange.peers = self._peers
-        exchange.frozen, exchange.values = self._states.frozen, self._states.values
+        exchange.own = OwnParameters(
+            frozen=self._states.frozen,
+            values=self._states.values,
+            cache=self._place.frozen_cache,
+            say=lambda text: self._say(f"{self._place.machine}: {text}"),
+        )
         return exchange
 
     def ask(self, introduction: SelfDescription) -> None:

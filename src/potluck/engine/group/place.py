@@ -11,6 +11,7 @@ from torch import Tensor
 from potluck.core.exchange_options import IN_ROUNDS, may_be_rounds
 from potluck.core.run_options import RunOptions
 from potluck.engine.compute.frozen import FrozenPart
+from potluck.engine.compute.frozen_cache import FrozenCache
 from potluck.engine.group.listening import Listening
 
 
@@ -75,10 +76,14 @@ class Place:
     backend: str = "auto"
     exchange: ExchangeWish = ExchangeWish()
     device: torch.device
+    host: str = ""
+    """The machine that hosts the run; empty if none does."""
     lan_address: str = ""
     """Where other machines reach this machine past its gate; empty if it is not known."""
     nccl_log: Path = Path("nccl.log")
     """Where NCCL's messages go if NCCL_DEBUG asks for many."""
+    frozen_cache: FrozenCache | None = None
+    """Where frozen parameters of other machines are kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

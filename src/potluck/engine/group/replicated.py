@@ -240,8 +240,9 @@ class ReplicatedGroup:
 
     @property
     def writes(self) -> bool:
-        """Whether this worker is the first by name, which writes checkpoints."""
-        return self._gathering.session is None or self._gathering.session.roster.mine == 0
+        """Whether this worker writes checkpoints: the host's, else the first by name."""
+        session = self._gathering.session
+        return session is None or session.roster.writes(self._connection.place.host)
 
     def evaluation_range(self, num_samples: int) -> range:
         self._evaluation.begin()

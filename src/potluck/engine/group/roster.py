@@ -117,6 +117,11 @@ class Roster:
         held = Counter(member.state for member in candidates)
         return max(candidates, key=lambda member: held[member.state])  # of several, the first
 
+    def writes(self, host: str) -> bool:
+        """Whether this worker saves files for all: the first on the host's machine, or of all if it has none."""
+        on_host = (index for index, member in enumerate(self.members) if member.machine == host)
+        return self.mine == next(on_host, 0)
+
     @property
     def holders(self) -> list[Member]:
         """The members that have the state which the group continues from."""

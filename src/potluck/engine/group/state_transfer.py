@@ -17,15 +17,14 @@ from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
-import torch
 from torch import Tensor
 from torchft.checkpointing.transport import CheckpointTransport
 
 from potluck.core.errors import GroupError
 from potluck.core.proofs import prove
-from potluck.engine.compute.frozen import FrozenPart
 from potluck.engine.compute.tensor_bytes import chunks
 from potluck.engine.group.addresses import host_and_port
+from potluck.engine.group.frozen_transfer import OwnParameters
 from potluck.engine.group.state_wire import allocate, describe, rebuild
 
 _HELLO = b"potluck-state-2\n"
@@ -63,8 +62,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._followers: set[threading.Thread] = set()
         self._following: socket.socket | None = None
         self.peers: Callable[[], list[str]] = list
-        self.frozen: Callable[[], Mapping[str, FrozenPart]] = dict
-        self.values: Callable[[], Mapping[str, Tensor]] = dict
+        self.own = OwnParameters()
         self._listener = socket.create_server((address, 0))
         self._address = f"{address}:{self._listener.getsockname()[1]}"
         self._thread = threading.Thread(target=self._accept, name="potluck-state", daemon=True)
@@ -145,6 +143,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
         self._listener.close()
         if wait:
             self._thread.join(timeout=1)
+        self.own.close()
 
     # The side that has the state
 
@@ -192,7 +191,7 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             if step < 0:  # no step waits for a follower: send a copy, however long that takes
                 tensors = [tensor.detach().cpu().clone() for tensor in tensors]
         connection.sendall(_ANSWER.pack(1, len(header)) + header)
-        tensors += _read_wanted(connection, self.values())
+        tensors += _read_wanted(connection, self.own.values())
         tag = hmac.new(key, header, "sha256")
         for tensor in tensors:
             for piece in chunks(tensor, _CHUNK_BYTES):
@@ -229,10 +228,10 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
             header = _receive(connection, header_size)
             tag = hmac.new(self._proof(b"data", mine, theirs), header, "sha256")
             tree, tensors = allocate(header)
-            missing = _missing(tree, tensors, self.frozen(), self.values())
-            names = json.dumps(list(missing)).encode() if missing else b""
+            lacking = self.own.find_lacking(rebuild(tree, tensors))
+            names = json.dumps(list(lacking.asked)).encode() if lacking.asked else b""
             connection.sendall(_NAMES.pack(len(names)) + names)
-            for tensor in [*tensors, *missing.values()]:
+            for tensor in [*tensors, *lacking.asked.values()]:
                 for piece in chunks(tensor, _CHUNK_BYTES):
                     _receive_into(connection, piece)
                     tag.update(piece)
@@ -240,8 +239,8 @@ class StateExchange(CheckpointTransport):  # type: ignore[misc]
                 raise ConnectionError("its state arrived damaged")
             state = rebuild(tree, tensors)
             assert isinstance(state, dict)
-            if missing:
-                state["user"]["default"]["model"] |= missing
+            if more := self.own.complete(lacking):
+                state["user"]["default"]["model"] |= more
             return state
 
     def _proof(self, role: bytes, client_nonce: bytes, server_nonce: bytes) -> bytes:
@@ -259,23 +258,6 @@ def _read_wanted(connection: socket.socket, values: Mapping[str, Tensor]) -> lis
         return [values[name] for name in json.loads(_receive(connection, size))]
     except (ValueError, KeyError, TypeError) as error:
         raise ConnectionError("it asks for parameters that are not here") from error
-
-
-def _missing(
-    tree: Any, tensors: list[Tensor], mine: Mapping[str, FrozenPart], values: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    """Room for the frozen parameters of that state that are others here, or are not frozen here."""
-    state = rebuild(tree, tensors)
-    theirs = state.get("user", {}).get("default", {}).get("frozen", {}) if isinstance(state, dict) else {}
-    missing = [name for name, digest in theirs.items() if name not in mine or mine[name].digest != digest]
-    if unknown := [name for name in missing if name not in values]:
-        raise GroupError(
-            f"another machine's model has {unknown[0]}, and the model here has not",
-            fix="run the same script on every machine",
-        )
-    return {
-        name: torch.empty_like(values[name], device="cpu", memory_format=torch.contiguous_format) for name in missing
-    }
 
 
 def _left(deadline: float, at_most: float = float("inf")) -> float:

@@ -32,6 +32,7 @@ def worker_environments(
         "POTLUCK_RUNS_DIR": str(runs_dir),
         "POTLUCK_DATA_DIR": str(place.data_dir),
         "POTLUCK_NAME": membership.machine,
+        "POTLUCK_HOST": gates.host,
         "POTLUCK_RESUME": "1",
     }
     own = next(one.addresses for one in gates.members if one.machine == membership.machine)
