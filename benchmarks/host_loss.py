@@ -96,7 +96,12 @@ class HostLoss:
 
     def printed(self) -> str:
         """What all machines have printed."""
-        return "\n".join(f"== {name}\n{self._gathering.printed(one)[-3000:]}" for name, one in self._started.items())
+        said = {name: self._gathering.printed(one) for name, one in self._started.items()}
+        for name in (self._host, *self._others):
+            for log in ("host/agent.log", "succession/host.log"):
+                file = self._gathering.place(name) / "home" / log
+                said[f"{name} {log}"] = file.read_text() if file.is_file() else ""
+        return "\n".join(f"== {name}\n{text[-3000:]}" for name, text in said.items())
 
     # Before and at the loss
 
@@ -240,7 +245,10 @@ def measure(cluster: str, case: str) -> dict[str, Any]:
         with Gathering(folder, text) as gathering:
             loss = HostLoss(gathering, ["rosa", *names[1:]])
             try:
-                return {"cluster": cluster, **loss.measure(case)}
+                figures = {"cluster": cluster, **loss.measure(case)}
+                if not is_good(figures):
+                    print(loss.printed(), file=sys.stderr)
+                return figures
             except AssertionError as error:
                 print(loss.printed(), file=sys.stderr)
                 return {"cluster": cluster, "case": case, "failure": str(error)}

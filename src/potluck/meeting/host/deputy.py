@@ -21,13 +21,17 @@ from typing import Any
 
 from potluck.core.atomic import write_secret
 from potluck.gates.identity import load_or_make
+from potluck.gates.loopback import lighthouse_address
 from potluck.meeting.access.invitation import Invitation, fingerprint_of
 from potluck.meeting.access.token import restore_token, write_metrics_key
 from potluck.meeting.home import Home
+from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.meeting_point import MeetingPlace, MeetingPoint
 from potluck.meeting.host.reign import Reign, SuccessionRule
 from potluck.meeting.host.roster import MachineRoster
+from potluck.meeting.host.run_files import RunFiles
 from potluck.meeting.host.runs import RunRecord
+from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.succession.state_copy import HostStateCopy, KeptCopy
 from potluck.meeting.wire import GOODBYE
@@ -85,6 +89,8 @@ def _open(home: Home, gate: str, taken_over: tuple[int, dict[str, str]] | None) 
         succession = succession.model_copy(update={"term": term})
         restore(home, kept.state, own_runs)
     roster = MachineRoster(home.host_dir / "roster.json")
+    lighthouses = Lighthouses(lighthouse_address(roster.block), gate)
+    _light(home, lighthouses)  # first of all: runs wait for nothing else
     fingerprint = fingerprint_of(ssl.PEM_cert_to_DER_cert(identity.certificate))
     token = bytes.fromhex(kept.state.token)
     facts = roster.machines[membership.machine].facts
@@ -99,7 +105,15 @@ def _open(home: Home, gate: str, taken_over: tuple[int, dict[str, str]] | None) 
     own = next(one for one in orders.members if one.machine == membership.machine)
     line = Invitation(address=own.addresses[0], port=own.port, token=token, fingerprint=fingerprint)
     write_secret(home.invitation_file, f"potluck join {line}\n")
-    return MeetingPoint(place, roster, Reign(membership.machine, SuccessionRule(), succession), ballots, _tell)
+    reign = Reign(membership.machine, SuccessionRule(), succession)
+    return MeetingPoint(place, roster, reign, ballots, _tell, lighthouses=lighthouses)
+
+
+def _light(home: Home, lighthouses: Lighthouses) -> None:
+    """Start the lighthouses of runs that go on, on the ports that their workers know."""
+    for record in RunFiles(home.host_dir / "runs", Troubles(_tell)).read():
+        if not record.has_ended and not record.task.is_plain:
+            lighthouses.start(record.id, record.lighthouse_port)
 
 
 def restore(home: Home, state: HostStateCopy, own_runs: dict[str, str]) -> None:

@@ -62,9 +62,11 @@ class MeetingPoint:
         reign: Reign,
         ballots: BallotFile,
         tell: Callable[[str], None],
+        *,
+        lighthouses: Lighthouses | None = None,
     ) -> None:
         self._tell = tell
-        self._lighthouses = Lighthouses(lighthouse_address(roster.block), place.gate)
+        self._lighthouses = lighthouses or Lighthouses(lighthouse_address(roster.block), place.gate)
         self.coordinator = Coordinator(
             folder=place.folder,
             facts=place.facts,

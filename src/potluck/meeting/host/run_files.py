@@ -27,10 +27,14 @@ class RunFiles:
 
     def load(self) -> dict[str, RunRecord]:
         """The records of all runs of this host; paused runs are continued."""
-        records = [go_on(_read_record(file)) for file in sorted(self._folder.glob("*.json"))]
+        records = [go_on(record) for record in self.read()]
         for record in records:
             self.locks.note(RunFolder(record.folder), goes_on=not record.has_ended)
         return {record.name: record for record in records}
+
+    def read(self) -> list[RunRecord]:
+        """The records as they are on the disk."""
+        return [_read_record(file) for file in sorted(self._folder.glob("*.json"))]
 
     def save(self, record: RunRecord) -> None:
         if record.task.is_plain and record.has_ended:  # before the lock goes, by which readers see that the run is over

@@ -18,8 +18,8 @@ from potluck.meeting.succession.notes import Canvass, Known, Release, Vote, writ
 from potluck.meeting.wire import GateOrders, Succession
 
 _ANSWER_S = 1.0
-_MARGIN_S = 0.1
-_TURN_S = 0.8  # by which the second successor waits longer than the first
+_MARGIN_S = 0.5  # the others may have heard the host a ping later
+_TURN_S = 1.2  # by which the second successor waits longer than the first
 _RELEASE_S = 15.0
 
 
