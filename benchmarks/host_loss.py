@@ -167,11 +167,9 @@ class HostLoss:
         return found
 
     def _join_late(self, new_host: str) -> bool:
-        """Whether a machine that never joined before can join the new host: here, one more on that host's computer."""
+        """Whether a machine that never joined before can join the new host with the line that is kept there."""
         line = (self._gathering.place(new_host) / "home" / "host" / "invitation.txt").read_text().split()[2]
-        late = self._gathering.place(_LATE)
-        env = {"POTLUCK_HOME": str(late / "home"), "POTLUCK_NAME": _LATE}
-        joining = self._gathering.start(self._others[-1], "join", line, "--port", 29700, env=env)
+        joining = self._gathering.start(_LATE, "join", line)
         self._started[_LATE] = joining
         try:
             joining.expect(f" as {_LATE}", 60)
@@ -240,6 +238,7 @@ def measure(cluster: str, case: str) -> dict[str, Any]:
     names = [machine.name for machine in load_cluster(CLUSTERS / f"{cluster}.yaml").machines]
     # The host is the machine that Gathering starts it on.
     text = text.replace(f"name: {names[0]},", "name: rosa,")
+    text += f"  - {{name: {_LATE}, cores: 0.15, memory: 2G, link: 1gbit}}\n"
     folder = Path(tempfile.mkdtemp(prefix="potluck-host-loss-"))
     try:
         with Gathering(folder, text) as gathering:
