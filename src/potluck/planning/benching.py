@@ -72,7 +72,9 @@ def _one(cluster: Cluster, batch: int, active: Numbers) -> Choice:
 
 
 def _step_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
-    return work_s + cluster.exchange.exposed_s(cluster.wire_s(active), work_s)
+    return (
+        work_s + cluster.lateness_among_s(active, work_s) + cluster.exchange.exposed_s(cluster.wire_s(active), work_s)
+    )
 
 
 def _all_sets(num_machines: int) -> Numbers:

@@ -8,6 +8,7 @@ import numpy as np
 
 from potluck.core.errors import PlanError
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
+from potluck.planning.lateness import expected_latest_s
 from potluck.planning.sites import PairRates, Pairs, find_sites, rates_of, shared_bandwidth
 from potluck.planning.water_filling import CostTable, Numbers
 
@@ -80,6 +81,21 @@ class Cluster:
             min(float(bandwidth[active].min()), self._pair_bandwidth(active)),
             float(self._coding_factors[active[self.machine_of]].max()),
         )
+
+    def lateness_s(self, work_s: Numbers) -> float:
+        """How much later than the slowest worker's usual time the last worker finishes, on average over steps."""
+        return expected_latest_s(work_s, self._spreads) - float(work_s.max())
+
+    def lateness_among_s(self, active: Numbers, work_s: float) -> float:
+        """The same if the workers of these machines all finish after work_s, as a good plan lets them."""
+        spreads = self._spreads[active[self.machine_of]]
+        if not spreads.any():
+            return 0.0
+        return expected_latest_s(np.full(len(spreads), work_s), spreads) - work_s
+
+    @cached_property
+    def _spreads(self) -> Numbers:
+        return np.array([worker.compute.spread for worker in self.workers])
 
     def _pair_bandwidth(self, active: Numbers) -> float:
         """Bytes/s at which workers send over the links between these machines; infinite if no pair was measured."""

@@ -19,8 +19,10 @@ def explain(cluster: Cluster, plan: Plan) -> list[str]:
     ]
     lines += _shares(cluster, plan)
     lines += [explain_benched(cluster, plan, machine) for machine in plan.benched]
+    late = f"{_share(step.lateness_s, step.step_s)} waiting for whoever is late in that step, "
     lines.append(
         f"of each step {_share(step.slowest_work_s, step.step_s)} is work, "
+        f"{late if step.lateness_s > 0 else ''}"
         f"{_share(step.exposed_exchange_s, step.step_s)} waiting for gradients from other machines, "
         f"{_share(step.overhead_s, step.step_s)} the rest"
     )

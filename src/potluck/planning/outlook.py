@@ -53,6 +53,7 @@ class Outlook:
             "samples_per_s_high": high,
             "sum_of_solo_samples_per_s": self.solo_sum,
             "work_s": dict(zip(self.plan.workers, step.work_s, strict=True)),
+            "lateness_s": step.lateness_s,
             "exposed_exchange_s": step.exposed_exchange_s,
             "overhead_s": step.overhead_s,
             "added": [

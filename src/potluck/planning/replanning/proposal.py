@@ -84,6 +84,8 @@ def _measure_ring(cluster: Cluster, costs: Sequence[CostReport], current: Plan) 
     waits = [report.exchange_wait_s for report, share in zip(costs, current.shares, strict=True) if share > 0]
     machines = [worker.machine for worker, share in zip(cluster.workers, current.shares, strict=True) if share > 0]
     work_s = float(cluster.table.seconds(np.array(current.shares)).max())
+    # The worker that usually finishes last waits, at its median, for the wire only: how late others are in some steps
+    # is not in it, and predictions count that by itself (planning.lateness).
     return RingMeasurement(
         machines=tuple(sorted(machines)), work_s=work_s, exposed_s=min(waits), code=cluster.exchange.code.name
     )
