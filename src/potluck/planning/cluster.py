@@ -139,6 +139,13 @@ class Cluster:
         own = [worker for worker in self.workers if worker.machine == machine]
         return sum(worker.compute.solo_speed(most) / worker.alone_factor for worker in own)
 
+    def solo_speeds(self, most: int) -> dict[str, float]:
+        """The solo speed of every machine."""
+        speeds = dict.fromkeys(self.machines, 0.0)
+        for worker in self.workers:
+            speeds[worker.machine] += worker.compute.solo_speed(most) / worker.alone_factor
+        return speeds
+
 
 def clearly_slowest(rates: Mapping[str, float]) -> str:
     """The machine whose rate is clearly lower than that of every other machine; empty if there is none."""
@@ -148,7 +155,7 @@ def clearly_slowest(rates: Mapping[str, float]) -> str:
 
 def check_names(cluster: Cluster, names: Collection[str]) -> None:
     """Refuse names of machines that are not in the cluster."""
-    unknown = sorted(set(names) - set(cluster.machines))
+    unknown = sorted(set(names).difference(cluster.machines))
     if unknown:
         raise PlanError(
             f"there is no machine {unknown[0]!r} to keep", fix=f"choose of: {', '.join(sorted(cluster.machines))}"

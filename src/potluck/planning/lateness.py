@@ -14,6 +14,7 @@ import numpy as np
 from potluck.planning.water_filling import Numbers
 
 _NUM_POINTS = 24
+_FEW = 64
 _WIDTH = 3.0  # standard deviations in which all of the distribution lies
 _MOST_SPREAD = 1.0
 _SURE = 1e-6  # of the slowest worker's time: less than this is no deviation
@@ -32,9 +33,23 @@ def expected_latest_s(work_s: Numbers, spread: Numbers) -> float:
     work_s, deviation_s = work_s[may_be_last], deviation_s[may_be_last]
     width_s = (latest_s - earliest_s) / _NUM_POINTS
     middles_s = earliest_s + width_s * (np.arange(_NUM_POINTS) + 0.5)
+    if len(work_s) > _FEW:  # many workers are often of a few kinds
+        kinds, counts = np.unique(work_s + 1j * deviation_s, return_counts=True)
+        done = _power(_distribution(middles_s, kinds.real[:, None], kinds.imag[:, None]), counts[:, None])
+    else:
+        done = _distribution(middles_s, work_s[:, None], deviation_s[:, None])
     # Row by row, so that the order of the products, and with it the last bit, is the same everywhere.
-    all_done = np.multiply.reduce(_distribution(middles_s, work_s[:, None], deviation_s[:, None]), axis=0)
+    all_done = np.multiply.reduce(done, axis=0)
     return earliest_s + width_s * float(sum((1.0 - all_done).tolist()))
+
+
+def _power(base: Numbers, exponents: Numbers) -> Numbers:
+    """Whole powers by products alone: pow() may round differently elsewhere."""
+    result, left = np.ones_like(base), np.broadcast_to(exponents, base.shape)
+    while left.any():
+        result = np.where(left & 1, result * base, result)
+        base, left = base * base, left >> 1
+    return result
 
 
 def _distribution(at_s: Numbers, work_s: Numbers, deviation_s: Numbers) -> Numbers:
