@@ -15,8 +15,9 @@ class Figures:
     exchange_s: float = 0.0
     stall_s: float = 0.0
     """Lost when machines were lost or came."""
-    possible: float = 0.0
+    possible_of: list[float] = field(default_factory=list)
     """Samples that the machines in each step could have trained alone in its time."""
+    samples_of: list[int] = field(default_factory=list)
     num_plan_changes: int = 0
     num_lost: int = 0
     steps_s: list[float] = field(default_factory=list)
@@ -28,7 +29,7 @@ class Figures:
     @property
     def efficiency(self) -> float:
         """Samples/s as a part of the sum of solo speeds of the machines that trained."""
-        return self.samples / self.possible if self.possible else 0.0
+        return sum(self.samples_of) / sum(self.possible_of) if self.possible_of else 0.0
 
     def where_it_goes(self) -> str:
         """Where the time goes, in one line."""

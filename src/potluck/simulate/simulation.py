@@ -255,7 +255,9 @@ class Simulation:
         figures.work_s, figures.exchange_s = figures.work_s + last_s, figures.exchange_s + exchange_s
         figures.steps_s += [seconds / num_steps] * num_steps
         taking = shares > 0
-        figures.possible += float((num_steps * shares[taking] / work_s[taking]).sum()) * seconds
+        possible = float((num_steps * shares[taking] / work_s[taking]).sum()) * seconds
+        figures.possible_of += [possible / num_steps] * num_steps
+        figures.samples_of += [wanted.batch] * num_steps
         waits_s = last_s + exchange_s - work_s
         if self._writer is not None:
             whole = SimulatedStep(
