@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import prediction
-from benchmarks.eventful import AWAY_S, efficiency_now, zip_steps
+from benchmarks.eventful import AWAY_S, zip_steps
 from benchmarks.slowdown import SLOWER, wait_for_step
 from benchmarks.support.balanced_run import Order, train
 from benchmarks.support.crew import LabCrew
@@ -175,10 +175,19 @@ def commits_of(run: Path, machines: Sequence[str]) -> dict[str, list[StepCommitt
 
 
 def look_at(commits: dict[str, list[StepCommitted]], first: int) -> Measured:
-    """What the later steps of a lab run show."""
+    """What the later steps of a lab run show.
+
+    A step's seconds differ between machines by when each began it: their mean, over many steps, is that of the clock.
+    Efficiency is the samples by those that the machines could have trained at the rates of the same steps.
+    """
     later = {name: [event for event in each if event.step >= first] for name, each in commits.items()}
-    seconds = [min(one.seconds for one in steps) for steps in zip_steps(later)]
-    return Measured(statistics.fmean(seconds), efficiency_now(later))
+    seconds, trained, possible = [], 0.0, 0.0
+    for steps in zip_steps(later):
+        seconds.append(statistics.fmean(one.seconds for one in steps))
+        rate = sum(one.own_samples / one.timing.own_s for one in steps if one.timing and one.own_samples)
+        trained += sum(one.own_samples for one in steps)
+        possible += rate * seconds[-1]
+    return Measured(statistics.fmean(seconds), trained / possible)
 
 
 def compared(name: str, simulated: Measured, measured: Measured) -> dict[str, Any]:

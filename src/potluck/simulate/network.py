@@ -59,10 +59,10 @@ class Network:
         return self._cluster.wire_s(active) if exchange == self._cluster.exchange else 0.0
 
     def _slowest(self, active: Numbers, *, varies: bool) -> float:
-        rates = self._rates[active]
+        slowest = float(self._rates[active].min())
         if varies and self._wires.variation:
-            rates = rates * np.exp(self._wires.variation * self._generator.standard_normal(len(rates)))
-        return float(rates.min())
+            slowest *= math.exp(self._wires.variation * self._generator.standard_normal())
+        return slowest
 
     def _shared(self, active: Numbers, workers: int, exchange: Exchange) -> float:
         """The rate of each flow where flows share a switch, or an uplink between sites."""

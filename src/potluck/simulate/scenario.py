@@ -55,7 +55,7 @@ class Wires:
     packet_loss: float = 0.0
     """The part of all packets that is lost: TCP's rate falls with its square root."""
     variation: float = 0.05
-    """The relative standard deviation of a link's rate from step to step."""
+    """The relative standard deviation of the slowest link's rate from step to step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
