@@ -107,7 +107,7 @@ def plan(
     in_ring = [(one.machine, one.device) for one in found if one.machine not in outlook.plan.benched]
     outlook = replace(outlook, exchange=exchange, lines=[*outlook.lines, *explain_backend(in_ring)])
     if add or without:
-        outlook = _compared(outlook, measured, found, exchange)
+        outlook = _compared(outlook, measured, found, exchange, link or [])
     if as_json:
         import json
 
@@ -120,20 +120,26 @@ def plan(
 
 
 def _compared(
-    outlook: "Outlook", measured: "Sequence[StoredProfile]", found: "Sequence[StoredProfile]", exchange: str
+    outlook: "Outlook",
+    measured: "Sequence[StoredProfile]",
+    found: "Sequence[StoredProfile]",
+    exchange: str,
+    links: "Sequence[str]",
 ) -> "Outlook":
     """The outlook, with a first line that says what the machines of --add and --without change."""
-    from potluck.measuring.sources import make_cluster
+    from potluck.measuring.sources import make_cluster, read_links
     from potluck.planning.bench_rule import plan_run
     from potluck.planning.codes import CODES
     from potluck.planning.exchanges import with_code
     from potluck.planning.what_if import compare_with
 
-    cluster = make_cluster(measured)
+    here = [profile.machine for profile in measured]
+    cluster = make_cluster(measured, read_links([one for one in links if one.partition("=")[0] in here], here))
     before = plan_run(
         with_code(cluster, exchange) if exchange in CODES else cluster,
         outlook.plan.prediction.samples,
         outlook.plan.policy,
+        num_steps=outlook.num_steps,
     )
     now, then = ({profile.machine for profile in profiles} for profiles in (measured, found))
     line = compare_with(before, outlook.plan, sorted(then - now), sorted(now - then))
