@@ -45,8 +45,9 @@ def read_wish(text: str) -> Wish:
     """Read COUNTx NAME=DEVICE,LINK, of which only DEVICE is needed."""
     device, *link = (part.strip() for part in text.split(","))
     counted = _COUNT.fullmatch(device)
-    count = int(counted[1]) if counted and not _PART_OF.fullmatch(device) else 1
-    device = counted[2] if counted and count > 1 else device
+    if _PART_OF.fullmatch(device):
+        counted = None  # 2 x rosa is a machine twice as fast
+    count, device = (int(counted[1]), counted[2]) if counted else (1, device)
     name, equals, specification = device.partition("=")
     specification = specification if equals else device
     if not specification.strip() or not 1 <= count <= _MOST:

@@ -10,8 +10,8 @@ from potluck.planning.cluster import Cluster
 from potluck.simulate.observing import with_spread
 from potluck.simulate.scenario import TOPOLOGIES, Topology
 
-HOST_LOAD = 0.0004
-"""The part of one core that a host spends on each joined machine: benchmarks.many_agents, docs/scale.md."""
+HOST_LOAD = 0.0006
+"""The part of one core that a host spends on each joined machine: 150 took 9 % (docs/decisions.md)."""
 
 
 def with_usual_spread(cluster: Cluster, spread: float) -> Cluster:

@@ -83,6 +83,11 @@ def test_many_machines_get_names_of_their_own():
     assert [one.machine for one in found] == ["like-rosa", "like-rosa-1", "like-rosa-2", "like-rosa-3", "rosa"]
 
 
+def test_one_times_a_machine_is_that_machine():
+    assert (read_wish("1x 1 of rosa").count, read_wish("1x 1 of rosa").specification) == (1, "1 of rosa")
+    assert (read_wish("2 x rosa").count, read_wish("2 x rosa").specification) == (1, "2 x rosa")
+
+
 def test_machines_can_be_left_out_but_still_be_compared_with():
     found = with_wishes([profile("iris", 0.002, "8-core CPU")], ["jade=4-core CPU"], ["iris"])
     assert [one.machine for one in found] == ["jade"]
