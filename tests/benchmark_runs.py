@@ -8,6 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 ON_LOOPBACK = {
+    "lighthouse": ["--members", "4", "--seconds", "1", "--json"],
+    "many_machines": ["--machines", "3", "--ring", "2", "--json"],
     "many_agents": ["--agents", "4", "--seconds", "3", "--events", "10", "--core", "-1", "--json"],
     "overhead": ["--only", "mlp_50ms", "--seconds", "1", "--json"],
     "plain_loop": ["--steps", "12", "--json"],
@@ -23,11 +25,13 @@ IN_THE_LAB = {
     "overlap": ["--steps", "4", "--batch", "400", "--json"],
     "prediction": ["--rounds", "1", "--steps", "4", "--batch", "32", "--model-size", "tiny", "--json"],
     "private": ["--only", "pair_reduce", "--json"],
+    "simulated": ["--clusters", "pair", "--json"],
     "slow_links": [
         *("--cluster", "wifi", "--rows", "1000", "--batch", "16", "--modes", "exact", "--window", "2", "--seeds", "1"),
         *("--steps", "6", "--solo-seconds", "1", "--json"),
     ],
     "slowdown": ["--cluster", "pair", "--steps", "18", "--batch", "32", "--json"],
+    "will_it_help": ["--cluster", "laptops", "--left-out", "fern", "--steps", "12", "--batch", "32", "--json"],
 }
 BY_TESTS_OF_THEIR_OWN = {
     "ddp_baseline": "tests/lab/test_lab_baseline.py",

@@ -18,6 +18,7 @@ MAY_NAME_A_KIND = {
     "probes/torch_facts.py": "the doctor's facts: what this build of torch was made for, and its NCCL",
     "doctor/checks/agreement.py": "NCCL and RCCL cannot talk to each other",
     "doctor/checks/software.py": "the doctor explains a build of torch that does not suit NVIDIA's driver or card",
+    "measuring/imagined.py": "a card that is only described is one of NVIDIA's, as all of the table are",
     "probes/selftest/worker.py": "the self-test's file says which build of torch ran",
 }
 

@@ -26,7 +26,7 @@ try:
 except SystemExit:
     print(*sys.modules, file=sys.stderr)
 """
-NO_TORCH_MODULES = ["core", "events", "planning", "report", "machine", "doctor", "selftest"]
+NO_TORCH_MODULES = ["core", "events", "planning", "report", "machine", "doctor", "selftest", "simulate"]
 
 
 def python(code):

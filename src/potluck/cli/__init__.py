@@ -23,6 +23,7 @@ from potluck.cli.run import run
 from potluck.cli.runs import runs
 from potluck.cli.selftest import selftest
 from potluck.cli.service import service
+from potluck.cli.simulate import simulate
 from potluck.cli.status import status
 from potluck.cli.stop import stop
 from potluck.cli.train import train
@@ -42,7 +43,7 @@ app.command()(train)
 app.command(context_settings={"allow_interspersed_args": False})(run)  # options after the script belong to the script
 for command in (
     *(host, join, status, attach, logs, stop, leave, handover, runs, report, compare),
-    *(service, dashboard, doctor, selftest, explain, profile, plan),
+    *(service, dashboard, doctor, selftest, explain, profile, plan, simulate),
 ):
     app.command()(command)
 

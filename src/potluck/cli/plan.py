@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from potluck.cli.saying import warn
+from potluck.cli.imagining import ADD_HELP, measured_profiles
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from potluck.measuring.profile_store import StoredProfile
+    from potluck.planning.outlook import Outlook
 
 
 def plan(
@@ -36,6 +37,14 @@ def plan(
             help="A machine's link, like rosa=100mbit or rosa=100mbit,2ms; may be repeated.", show_default=False
         ),
     ] = None,
+    add: Annotated[list[str] | None, typer.Option(help=ADD_HELP, show_default=False)] = None,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Machines to leave out: rosa,lily; may be repeated.", show_default=False),
+    ] = None,
+    exchange: Annotated[
+        str, typer.Option(help="How gradients travel: exact, fp16, int8, int4, rounds, islands or auto.")
+    ] = "exact",
     solo: Annotated[
         bool, typer.Option("--solo", help="Use only profiles on this machine and in files; leave joined machines out.")
     ] = False,
@@ -58,26 +67,27 @@ def plan(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
 ) -> None:
     """Say what a run would do: shares, samples/s with each machine added, who is benched, what a cable would bring, and
-    what each --exchange would.
+    what each --exchange would. Ask what another machine would bring with --add, or one less with --without.
     """
-    from potluck.core.environment import read_environment
+    from potluck.core.exchange_options import check_exchange_options
     from potluck.core.machine_names import split_names
     from potluck.core.quantities import rate_bytes_per_s
-    from potluck.measuring.sources import gather_profiles, make_cluster, read_links
+    from potluck.measuring.imagined import with_wishes
+    from potluck.measuring.sources import make_cluster, read_links
     from potluck.planning.backend_choice import explain_backend
-    from potluck.planning.exchanges import RunTerms
+    from potluck.planning.codes import CODES
+    from potluck.planning.exchanges import RunTerms, with_code
     from potluck.planning.outlook import look_ahead
     from potluck.workloads.models import find_model
 
+    check_exchange_options({"exchange": exchange}, lambda _: "--exchange")
     name = f"{model}-{model_size or find_model(model).default_size}"
-    home = read_environment().home
-    found = gather_profiles(
-        home, profiles or [], name, mixed_precision, joined=None if solo else _ask_joined(home, name, mixed_precision)
-    )
+    measured = measured_profiles(profiles, name, mixed_precision, solo=solo)
+    found = with_wishes(measured, add or [], split_names(without or []), batch=global_batch)
     cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
     kept = split_names(keep or [])
     outlook = look_ahead(
-        cluster,
+        with_code(cluster, exchange) if exchange in CODES else cluster,
         global_batch,
         policy,
         kept,
@@ -95,7 +105,9 @@ def plan(
         loss_price=loss_price,
     )
     in_ring = [(one.machine, one.device) for one in found if one.machine not in outlook.plan.benched]
-    outlook = replace(outlook, lines=[*outlook.lines, *explain_backend(in_ring)])
+    outlook = replace(outlook, exchange=exchange, lines=[*outlook.lines, *explain_backend(in_ring)])
+    if add or without:
+        outlook = _compared(outlook, measured, found, exchange, link or [])
     if as_json:
         import json
 
@@ -107,33 +119,28 @@ def plan(
     show_outlook(Console(), outlook, cable)
 
 
-def _ask_joined(home: Path, model: str, precision: str) -> "dict[str, list[StoredProfile]] | None":
-    """The joined machines' profiles of this model, by machine; None if this machine has joined no host."""
-    from potluck.cli.placing import joined_host
+def _compared(
+    outlook: "Outlook",
+    measured: "Sequence[StoredProfile]",
+    found: "Sequence[StoredProfile]",
+    exchange: str,
+    links: "Sequence[str]",
+) -> "Outlook":
+    """The outlook, with a first line that says what the machines of --add and --without change."""
+    from potluck.measuring.sources import make_cluster, read_links
+    from potluck.planning.bench_rule import plan_run
+    from potluck.planning.codes import CODES
+    from potluck.planning.exchanges import with_code
+    from potluck.planning.what_if import compare_with
 
-    membership = joined_host(home)
-    if membership is None:
-        return None
-    from potluck.meeting.client.measuring import profiles_of_joined
-
-    told = profiles_of_joined(membership, model, precision, warn)
-    _print_indirect_links(home, warn)
-    unknown = [machine for machine, profiles in told.items() if not profiles]
-    if unknown and len(unknown) < len(told):
-        stem, _, size = model.rpartition("-")
-        warn(
-            f"{', '.join(unknown)} never measured {model}: this plan is without; "
-            f"measure all with: potluck profile --model {stem} --model-size {size}"
-        )
-    return told
-
-
-def _print_indirect_links(home: Path, tell: "Callable[[str], None]") -> None:
-    """Print links that are down or relayed through the host, with fixes: a relay slows the links that were measured."""
-    from potluck.meeting.client.cluster import ClusterClient
-    from potluck.meeting.home import Home
-    from potluck.meeting.host.pairs import link_lines
-
-    with ClusterClient(Home(home)) as cluster:
-        for line in link_lines(cluster.status(), with_direct=False):
-            tell(line)
+    here = [profile.machine for profile in measured]
+    cluster = make_cluster(measured, read_links([one for one in links if one.partition("=")[0] in here], here))
+    before = plan_run(
+        with_code(cluster, exchange) if exchange in CODES else cluster,
+        outlook.plan.prediction.samples,
+        outlook.plan.policy,
+        num_steps=outlook.num_steps,
+    )
+    now, then = ({profile.machine for profile in profiles} for profiles in (measured, found))
+    line = compare_with(before, outlook.plan, sorted(then - now), sorted(now - then))
+    return replace(outlook, before=before, lines=[line, *outlook.lines])

@@ -16,6 +16,8 @@ from potluck.planning.explain import rate_text, seconds_text
 from potluck.planning.outlook import Outlook
 from potluck.report.words import percent
 
+_MOST_WORKERS = 24
+
 if TYPE_CHECKING:
     from potluck.meeting.questions import LinksSwept
 
@@ -76,7 +78,7 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
     """Print the planned shares, the speed with each machine added, and the explanations."""
     plan, step = outlook.plan, outlook.plan.prediction
     shares = plain_table("worker", "samples", "work", "waits", "link")
-    for index, worker in enumerate(outlook.cluster.workers):
+    for index, worker in enumerate(outlook.cluster.workers[:_MOST_WORKERS]):
         link = outlook.cluster.links.get(worker.machine)
         is_benched = worker.machine in plan.benched
         shares.add_row(
@@ -89,17 +91,16 @@ def show_outlook(console: Console, outlook: Outlook, cable: str) -> None:
     print_table(console, shares)
     console.print()
     added = plain_table("machines", "alone", "together", "of the sum")
-    total = 0.0
     for count, row in enumerate(outlook.added):
-        total += row.solo_samples_per_s
         speed = row.plan.prediction.samples_per_s
         name = row.machine if count == 0 else f"+ {row.machine}"
         if row.machine in row.plan.benched:
             name += " (benched)"
-        added.add_row(name, f"{row.solo_samples_per_s:,.1f}", f"{speed:,.1f} samples/s", percent(speed / total))
+        part = percent(speed / row.sum_samples_per_s)
+        added.add_row(name, f"{row.solo_samples_per_s:,.1f}", f"{speed:,.1f} samples/s", part)
     print_table(console, added)
     console.print()
-    _lines(console, *outlook.lines)
+    _lines(console, *outlook.lines, *outlook.finish_lines)
     if outlook.with_cable is not None:
         faster = outlook.with_cable.prediction.samples_per_s
         gain = faster / step.samples_per_s - 1

@@ -35,7 +35,7 @@ def runs_table(rows: list[RunRow]) -> Table:
         accuracy = state.scores.get("held_out_accuracy")
         table.add_row(
             row.folder.name,
-            f"[{_STYLES[row.status]}]{row.status}[/]",
+            f"[{_STYLES[row.status]}]{row.status}[/]{', simulated' if row.is_simulated else ''}",
             _steps(row),
             "" if state.loss is None else f"{state.loss:.4f}",
             "" if accuracy is None else percent(accuracy),

@@ -84,7 +84,7 @@ def _head(view: RunView, name: str) -> None:
     st.title(name)
     since = duration(view.updated_at - view.began_at - view.attendance.paused_s) if view.began_at else "no time"
     paused = f" without pauses of {duration(view.attendance.paused_s)}" if view.attendance.paused_s else ""
-    st.caption(f"{view.status}, {since}{paused}, on {_machines(view) or 'no machine yet'}")
+    st.caption(f"{view.shown_status}, {since}{paused}, on {_machines(view) or 'no machine yet'}")
     if state.backend is not None:
         st.caption(" ".join(f"{line[:1].upper()}{line[1:]}." for line in backend_lines(state.backend)))
     with st.container():  # warnings that come and go must not move the elements below them

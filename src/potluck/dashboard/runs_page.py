@@ -47,7 +47,7 @@ def _row(name: str, followed: Followed) -> dict[str, Any]:
     accuracy = state.scores.get("held_out_accuracy")
     return {
         "run": name,
-        "state": view.status,
+        "state": view.shown_status,
         "step": "plain"
         if view.is_plain
         else f"{state.step} of {state.last_step}"

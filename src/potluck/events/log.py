@@ -49,11 +49,11 @@ class EventLog:
             raise
         _open_logs.add(self)
 
-    def append(self, event: AnyEvent) -> Record:
-        """Write the event with the next sequence number and the time."""
+    def append(self, event: AnyEvent, at: float | None = None) -> Record:
+        """Write the event with the next sequence number and the time; `at` is the time of a clock other than ours."""
         if self._file < 0:
             raise EventLogError("the run is closed", fix="do this before run.close() or inside `with potluck.start()`")
-        record = Record(sequence=self._next_sequence, time=time.time(), event=event)
+        record = Record(sequence=self._next_sequence, time=time.time() if at is None else at, event=event)
         self._waiting += _encode(record) + b"\n"
         self._next_sequence += 1
         self._write(most_waiting=_MOST_WAITING_BYTES)

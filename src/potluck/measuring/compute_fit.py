@@ -16,6 +16,8 @@ _APART, _BEND = 1.25, 1.08  # the factor of a clearly different size; of a clear
 _LARGEST_PACE = 4.0
 _BAD_FIT = 0.05
 _SMALLEST_PART = 16
+_LEAST_FOR_SPREAD = 8  # timings
+_OUTLIER = 2.0  # a step that took this much longer than usual was a pause of the machine, not its usual variation
 
 
 def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_cap: int | None = None) -> ComputeProfile:
@@ -26,10 +28,13 @@ def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_ca
     line = fit_line(timings, [1.0] * len(timings))
     deviations = [abs(line.seconds(timed) / timed.seconds - 1) for timed in timings]
     noise = statistics.median(_relative_error(times) for times in seconds_by_size.values())
+    spread = _spread(
+        [took_s / medians[timed.samples] for timed in timings for took_s in seconds_by_size[timed.samples]]
+    )
     profile = _as_profile(line, memory_cap, error=noise)
     if len(timings) < 3 or max(deviations) <= _BAD_FIT:
-        return replace(profile, error=max(noise, statistics.median(deviations)))
-    return _curve(medians, memory_cap, noise)
+        return replace(profile, error=max(noise, statistics.median(deviations)), spread=spread)
+    return replace(_curve(medians, memory_cap, noise), spread=spread)
 
 
 class ComputeFit:
@@ -57,6 +62,15 @@ class ComputeFit:
         """The profile as of now; before the first timing the prior, None if there is no prior."""
         if not self._timings:
             return None if self._prior is None else replace(self._prior, memory_cap=self.memory_cap)
+        fitted = self._fitted()
+        if len(self._timings) < _LEAST_FOR_SPREAD:
+            return replace(fitted, spread=0.0 if self._prior is None else self._prior.spread)
+        recent = list(self._timings)[-_HALF_LIFE:]
+        # Around the median of these ratios: a fit that is a little off is no variation from step to step.
+        ratios = [timed.seconds / (timed.samples * _usual_s(recent, timed.samples)) for timed in recent]
+        return replace(fitted, spread=_spread(ratios))
+
+    def _fitted(self) -> ComputeProfile:
         if self._prior is not None and self._prior.curve:
             return self._prior_at_this_pace(self._prior)
         known = None if self._prior is None else self._prior.fixed_s / self._prior.per_sample_s
@@ -169,6 +183,21 @@ def _curve(medians: Mapping[int, float], memory_cap: int | None, error: float) -
         error=error,
         curve=tuple(points),
     )
+
+
+def _spread(ratios: Sequence[float]) -> float:
+    """The relative standard deviation of timings, from their ratios to the usual time; pauses do not count.
+
+    From the mean of absolute deviations: a step that is much longer counts, but not by the square.
+    """
+    deviations = [abs(ratio - 1) for ratio in ratios if ratio < _OUTLIER]
+    return 1.2533 * statistics.fmean(deviations) if deviations else 0.0
+
+
+def _usual_s(timings: Sequence[Timed], samples: int) -> float:
+    """The median seconds of a sample in steps of about this size."""
+    alike = [timed for timed in timings if 1 / _APART <= timed.samples / samples <= _APART]
+    return statistics.median(timed.seconds / timed.samples for timed in alike)
 
 
 def _relative_error(values: Sequence[float]) -> float:

@@ -39,6 +39,8 @@ class StoredProfile(BaseModel):
     """The ways that were tried to do the same maths, in words; the costs above are with those taken."""
     measured_at: float = 0.0
     versions: dict[str, str] = {}
+    specification: str = ""
+    """What the device is: its card's name, or its cores and processor; empty if it is not known."""
 
 
 def profile_file(home: Path, machine: str, device: str, model: str, precision: str) -> Path:

@@ -9,6 +9,8 @@ import math
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from potluck.planning.cluster import Cluster
 from potluck.planning.plan import LEAST_GAIN, Plan, make_plan, plan_for_shares
 
@@ -17,6 +19,7 @@ GOING_ALONE_S = 0.2  # a machine that goes on alone builds no ring: it only asks
 CLEAR_GAIN = 0.3
 # In a ring a machine works more slowly than alone: its processor also sends, receives and encrypts.
 _HOPE = 0.9
+_FEW_MACHINES = 8
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ def with_bench_threshold(cluster: Cluster, shortest: Plan, terms: BenchTerms) ->
 def alone(cluster: Cluster, batch: int) -> Plan:
     """The plan in which one machine does everything: the one that is fastest alone, without the pauses of a ring."""
     best_s, shares = math.inf, {}
-    for machine in cluster.machines:
+    for machine in _fastest_few(cluster, batch):
         own = cluster.of({machine})
         plan = make_plan(own, batch)
         step_s = plan.prediction.step_s * max(worker.alone_factor for worker in own.workers)
@@ -87,6 +90,16 @@ def alone(cluster: Cluster, batch: int) -> Plan:
         own_s * worker.alone_factor for own_s, worker in zip(plan.prediction.work_s, cluster.workers, strict=True)
     ]
     return replace(plan, prediction=replace(plan.prediction, work_s=tuple(work_s)))
+
+
+def _fastest_few(cluster: Cluster, batch: int) -> list[str]:
+    """The machines of which one is fastest alone: all where they are few, else the fastest by their single workers."""
+    if len(cluster.machines) <= _FEW_MACHINES:
+        return list(cluster.machines)
+    factors = np.array([worker.alone_factor for worker in cluster.workers])
+    speeds = 1 / (cluster.table.seconds(np.full(len(cluster.workers), batch)) * factors)
+    by_machine = np.bincount(cluster.machine_of, weights=speeds)
+    return [cluster.machines[place] for place in np.argsort(-by_machine, kind="stable")[:_FEW_MACHINES].tolist()]
 
 
 def is_worth_a_try(now_s: float, alone_s: float, terms: BenchTerms) -> bool:

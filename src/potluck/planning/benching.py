@@ -37,7 +37,8 @@ def choose_shares(cluster: Cluster, batch: int, keep: Collection[str] = ()) -> t
     else:
         best = _drop_slow_links(cluster, batch, _one(cluster, batch, np.ones(len(cluster.machines), dtype=bool)))
         best = _drop_the_least_able(cluster, batch, best)
-    kept = np.array([name in keep for name in cluster.machines])
+    to_keep = set(keep)
+    kept = np.array([name in to_keep for name in cluster.machines])
     if kept.any():
         best = _best_of(cluster, batch, (best.active | kept)[None], least=kept)
     return tuple(best.shares.tolist())
@@ -53,10 +54,16 @@ def _best_of(cluster: Cluster, batch: int, sets: Numbers, least: Numbers | None 
             "--keep fewer machines",
         )
     filled = fill(cluster.table, batch, sets[:, cluster.machine_of], at_least)
-    steps_s = [_step_s(cluster, *row) for row in zip(sets, filled.work_s.tolist(), strict=True)]
-    best = min(range(len(sets)), key=steps_s.__getitem__)
+    sure_s = [_sure_s(cluster, *row) for row in zip(sets, filled.work_s.tolist(), strict=True)]
+    best, best_s = 0, float("inf")
+    for index in sorted(range(len(sets)), key=sure_s.__getitem__):
+        if sure_s[index] >= best_s:
+            break  # lateness only adds to it
+        step_s = sure_s[index] + cluster.lateness_among_s(sets[index], float(filled.work_s[index]))
+        if (step_s, index) < (best_s, best) or best_s == float("inf"):
+            best, best_s = index, step_s
     shares = filled.shares[best]
-    return Choice(cluster.is_active(shares), shares, steps_s[best], float(filled.work_s[best]))
+    return Choice(cluster.is_active(shares), shares, best_s, float(filled.work_s[best]))
 
 
 def _one(cluster: Cluster, batch: int, active: Numbers) -> Choice:
@@ -72,6 +79,11 @@ def _one(cluster: Cluster, batch: int, active: Numbers) -> Choice:
 
 
 def _step_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
+    return _sure_s(cluster, active, work_s) + cluster.lateness_among_s(active, work_s)
+
+
+def _sure_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
+    """The step if nobody is ever late."""
     return work_s + cluster.exchange.exposed_s(cluster.wire_s(active), work_s)
 
 

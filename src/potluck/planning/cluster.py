@@ -8,6 +8,7 @@ import numpy as np
 
 from potluck.core.errors import PlanError
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
+from potluck.planning.lateness import expected_latest_s
 from potluck.planning.sites import PairRates, Pairs, find_sites, rates_of, shared_bandwidth
 from potluck.planning.water_filling import CostTable, Numbers
 
@@ -81,6 +82,21 @@ class Cluster:
             float(self._coding_factors[active[self.machine_of]].max()),
         )
 
+    def lateness_s(self, work_s: Numbers) -> float:
+        """How much later than the slowest worker's usual time the last worker finishes, on average over steps."""
+        return expected_latest_s(work_s, self._spreads) - float(work_s.max())
+
+    def lateness_among_s(self, active: Numbers, work_s: float) -> float:
+        """The same if the workers of these machines all finish after work_s, as a good plan lets them."""
+        spreads = self._spreads[active[self.machine_of]]
+        if not spreads.any():
+            return 0.0
+        return expected_latest_s(np.full(len(spreads), work_s), spreads) - work_s
+
+    @cached_property
+    def _spreads(self) -> Numbers:
+        return np.array([worker.compute.spread for worker in self.workers])
+
     def _pair_bandwidth(self, active: Numbers) -> float:
         """Bytes/s at which workers send over the links between these machines; infinite if no pair was measured."""
         if not self.pairs:
@@ -123,6 +139,13 @@ class Cluster:
         own = [worker for worker in self.workers if worker.machine == machine]
         return sum(worker.compute.solo_speed(most) / worker.alone_factor for worker in own)
 
+    def solo_speeds(self, most: int) -> dict[str, float]:
+        """The solo speed of every machine."""
+        speeds = dict.fromkeys(self.machines, 0.0)
+        for worker in self.workers:
+            speeds[worker.machine] += worker.compute.solo_speed(most) / worker.alone_factor
+        return speeds
+
 
 def clearly_slowest(rates: Mapping[str, float]) -> str:
     """The machine whose rate is clearly lower than that of every other machine; empty if there is none."""
@@ -132,7 +155,7 @@ def clearly_slowest(rates: Mapping[str, float]) -> str:
 
 def check_names(cluster: Cluster, names: Collection[str]) -> None:
     """Refuse names of machines that are not in the cluster."""
-    unknown = sorted(set(names) - set(cluster.machines))
+    unknown = sorted(set(names).difference(cluster.machines))
     if unknown:
         raise PlanError(
             f"there is no machine {unknown[0]!r} to keep", fix=f"choose of: {', '.join(sorted(cluster.machines))}"

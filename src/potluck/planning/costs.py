@@ -22,12 +22,15 @@ class ComputeProfile:
     """The relative standard error of a prediction."""
     curve: tuple[tuple[int, float], ...] = ()
     """Measured (samples, seconds) of one micro-batch where a line fits badly; after the last, per_sample_s holds."""
+    spread: float = 0.0
+    """The relative standard deviation of a single step's own work around its usual time; 0 if it is not known."""
 
     def __post_init__(self) -> None:
         points = [(0, self.fixed_s), *self.curve]
         rises = all(x < later_x and y < later_y for (x, y), (later_x, later_y) in pairwise(points))
         fits = self.memory_cap is None or self.memory_cap >= 1
-        if not (self.fixed_s >= 0 and self.per_sample_s > 0 and rises and fits and self.error >= 0):
+        is_known = self.error >= 0 and self.spread >= 0
+        if not (self.fixed_s >= 0 and self.per_sample_s > 0 and rises and fits and is_known):
             raise PlanError(f"{self} is not a cost that grows with samples", fix="measure again: potluck profile")
 
     def seconds(self, samples: int) -> float:

@@ -1,12 +1,15 @@
 """A plan in words: each worker's share and why, which machines are benched and why, and where a step's time goes."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
 
 from potluck.core.words import counted
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
 from potluck.planning.plan import LEAST_GAIN, Plan, make_plan
 from potluck.planning.what_if import if_kept
+
+_MOST_LINES = 16
 
 
 def explain(cluster: Cluster, plan: Plan) -> list[str]:
@@ -17,10 +20,15 @@ def explain(cluster: Cluster, plan: Plan) -> list[str]:
         f"a step of {step.samples} samples takes {seconds_text(step.step_s)}: {step.samples_per_s:,.1f} samples/s "
         f"(between {low:,.1f} and {high:,.1f})"
     ]
-    lines += _shares(cluster, plan)
-    lines += [explain_benched(cluster, plan, machine) for machine in plan.benched]
+    lines += islice(_shares(cluster, plan), _MOST_LINES)
+    lines += [explain_benched(cluster, plan, machine) for machine in plan.benched[:_MOST_LINES]]
+    if len(cluster.workers) > _MOST_LINES:
+        num_training = sum(share > 0 for share in plan.shares)
+        lines.append(f"in all {num_training:,} of {len(cluster.workers):,} workers train, the others are benched")
+    late = f"{_share(step.lateness_s, step.step_s)} waiting for whoever is late in that step, "
     lines.append(
         f"of each step {_share(step.slowest_work_s, step.step_s)} is work, "
+        f"{late if step.lateness_s > 0 else ''}"
         f"{_share(step.exposed_exchange_s, step.step_s)} waiting for gradients from other machines, "
         f"{_share(step.overhead_s, step.step_s)} the rest"
     )
@@ -33,7 +41,7 @@ def _unknown_links(cluster: Cluster) -> Iterator[str]:
     fix = "measure the links with potluck profile where all have joined, or name one: --link NAME=100mbit"
     unknown = [name for name in cluster.machines if name not in cluster.links]
     if unknown:
-        yield f"nobody measured the link of {', '.join(unknown)}: its exchange counts as free; {fix}"
+        yield f"nobody measured the link of {', '.join(unknown[:_MOST_LINES])}: its exchange counts as free; {fix}"
     elif not all(link.is_measured for link in cluster.links.values()):
         yield f"the exchange is what the last run together showed, and nobody can say through whose link; {fix}"
 
@@ -111,6 +119,15 @@ def seconds_text(seconds: float) -> str:
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-6:.0f} us"
+
+
+def time_text(seconds: float) -> str:
+    """A long duration in its two largest units: 3 d 4 h, 2 h 5 min, 3 min 20 s."""
+    units = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+    for (unit, size), (smaller, small) in pairwise(units):
+        if seconds >= size:
+            return f"{int(seconds // size)} {unit} {int(seconds % size // small)} {smaller}"
+    return seconds_text(seconds)
 
 
 def link_text(link: LinkProfile) -> str:

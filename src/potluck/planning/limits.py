@@ -13,7 +13,7 @@ def limit_of_steps(cluster: Cluster, plan: Plan) -> str:
     """The limit of a plan whose machines exchange gradients in every step."""
     step = plan.prediction
     active = [work_s for work_s, share in zip(step.work_s, plan.shares, strict=True) if share]
-    idle_s = step.slowest_work_s - sum(active) / len(active)
+    idle_s = step.slowest_work_s + step.lateness_s - sum(active) / len(active)
     if max(step.exposed_exchange_s, idle_s) < _MUCH * step.step_s:
         return "compute" if not plan.benched else _without(plan)
     return "imbalance" if idle_s > step.exposed_exchange_s else name_of_link(cluster, plan.shares)

@@ -8,7 +8,7 @@ from potluck.planning.bench_rule import BenchTerms, steps_left_of, with_bench_th
 from potluck.planning.cluster import Cluster
 from potluck.planning.exchange_words import explain_modes
 from potluck.planning.exchanges import ModeOutlook, RunTerms, choose_mode, predict_modes
-from potluck.planning.explain import explain, explain_alone, explain_kept
+from potluck.planning.explain import explain, explain_alone, explain_kept, time_text
 from potluck.planning.plan import Plan, make_plan
 from potluck.planning.what_if import Added, add_one_by_one, with_links_of
 
@@ -27,16 +27,47 @@ class Outlook:
     """Every mode of exchange, exact first."""
     loss_price: float = 0.0
     """The price in loss, in percent, up to which `--exchange auto` may go."""
+    exchange: str = "exact"
+    """The mode that was asked for."""
+    num_steps: int | None = None
+    before: Plan | None = None
+    """The plan for the machines that were measured, where the question is about others."""
 
     @property
     def solo_sum(self) -> float:
         """Solo samples/s of all machines together."""
-        return sum(row.solo_samples_per_s for row in self.added)
+        return sum(self.cluster.solo_speeds(self.plan.prediction.samples).values())
 
     @property
     def exchange_lines(self) -> list[str]:
         """What `--exchange auto` would take, and remarks on the modes."""
         return explain_modes(self.exchanges, self.loss_price)
+
+    @property
+    def finish_lines(self) -> list[str]:
+        """How long the run takes in the mode that was asked for, if its number of steps is known."""
+        if self.num_steps is None:
+            return []
+        low_s, usual_s, high_s = self._finish_s(self.num_steps)
+        mode = self._asked
+        return [
+            f"{self.num_steps:,} steps with --exchange {mode.mode} take {time_text(usual_s)} "
+            f"(between {time_text(low_s)} and {time_text(high_s)}): {mode.samples_per_s:,.1f} samples/s"
+        ]
+
+    @property
+    def _asked(self) -> ModeOutlook:
+        if self.exchange == "auto":
+            return choose_mode(self.exchanges, self.loss_price)
+        return next((mode for mode in self.exchanges if mode.mode == self.exchange), self.exchanges[0])
+
+    def _finish_s(self, num_steps: int) -> tuple[float, float, float]:
+        """Seconds of all steps: at best, as predicted, at worst."""
+        usual_s, error = (
+            num_steps * self.plan.prediction.samples / self._asked.samples_per_s,
+            self.plan.prediction.error,
+        )
+        return usual_s * (1 - min(error, 0.99)), usual_s, usual_s * (1 + error)
 
     def as_data(self) -> dict[str, Any]:
         """The JSON object for scripts: keys are only ever added."""
@@ -53,6 +84,7 @@ class Outlook:
             "samples_per_s_high": high,
             "sum_of_solo_samples_per_s": self.solo_sum,
             "work_s": dict(zip(self.plan.workers, step.work_s, strict=True)),
+            "lateness_s": step.lateness_s,
             "exposed_exchange_s": step.exposed_exchange_s,
             "overhead_s": step.overhead_s,
             "added": [
@@ -69,6 +101,10 @@ class Outlook:
             "exchanges": [mode.as_data() for mode in self.exchanges],
             "exchange_auto": choose_mode(self.exchanges, self.loss_price).mode,
             "exchange_explanation": self.exchange_lines,
+            "samples_per_s_before": None if self.before is None else self.before.prediction.samples_per_s,
+            "finish_s": None if self.num_steps is None else self._finish_s(self.num_steps)[1],
+            "finish_s_low": None if self.num_steps is None else self._finish_s(self.num_steps)[0],
+            "finish_s_high": None if self.num_steps is None else self._finish_s(self.num_steps)[2],
         }
 
 
@@ -101,5 +137,6 @@ def look_ahead(
         ),
         exchanges=predict_modes(cluster, terms or RunTerms(batch=batch, policy=policy, keep=keep, num_steps=num_steps)),
         loss_price=loss_price,
+        num_steps=num_steps,
         lines=[*explain(cluster, plan), *explain_kept(plan, shortest, num_steps), *explain_alone(cluster, plan)],
     )

@@ -14,7 +14,7 @@ LEAST_GAIN = 0.05
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted time of a step: the slowest worker's own work + exposed exchange + overhead."""
+    """The predicted time of a step: the slowest worker's own work + lateness + exposed exchange + overhead."""
 
     samples: int
     work_s: tuple[float, ...]
@@ -23,6 +23,8 @@ class Prediction:
     overhead_s: float
     error: float
     """Relative: the step is expected within step_s * (1 - error) and step_s * (1 + error)."""
+    lateness_s: float = 0.0
+    """How much later than its usual time the last worker finishes, on average: work varies from step to step."""
 
     @property
     def slowest_work_s(self) -> float:
@@ -30,7 +32,7 @@ class Prediction:
 
     @property
     def step_s(self) -> float:
-        return self.slowest_work_s + self.exposed_exchange_s + self.overhead_s
+        return self.slowest_work_s + self.lateness_s + self.exposed_exchange_s + self.overhead_s
 
     @property
     def samples_per_s(self) -> float:
@@ -91,6 +93,7 @@ def predict(cluster: Cluster, shares: Sequence[int]) -> Prediction:
     active = cluster.is_active(np.array(shares))
     work_s = cluster.table.seconds(np.array(shares))
     slowest_s = float(work_s.max())
+    lateness_s = cluster.lateness_s(work_s)
     exposed_s = cluster.exchange.exposed_s(cluster.wire_s(active), slowest_s)
     longest_s = float((work_s * [1 + worker.compute.error for worker in cluster.workers]).max())
     links = [cluster.links[name] for name in cluster.machines if name in cluster.links]
@@ -100,7 +103,8 @@ def predict(cluster: Cluster, shares: Sequence[int]) -> Prediction:
         work_s=tuple(work_s.tolist()),
         exposed_exchange_s=exposed_s,
         overhead_s=cluster.overhead_s,
-        error=doubt_s / (slowest_s + exposed_s + cluster.overhead_s),
+        error=doubt_s / (slowest_s + lateness_s + exposed_s + cluster.overhead_s),
+        lateness_s=lateness_s,
     )
 
 

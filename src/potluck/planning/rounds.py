@@ -4,6 +4,7 @@ A member is one worker, or an island: workers that exchange gradients in every s
 takes H * max_m step_m + exchange, where step_m is the member's own work and, in an island, its exchange inside.
 """
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -17,6 +18,7 @@ from potluck.planning.water_filling import CostTable, fill
 _ROUND_SAMPLES = 2000  # samples of the rounds whose price in loss was measured, and their steps
 _ROUND_STEPS = 32
 _LEAST_PART = 0.05
+_FEW_MEMBERS = 16
 _PRICE = 0.9  # percent of loss for each member more, as the simulations showed
 
 Members = tuple[tuple[int, ...], ...]
@@ -48,7 +50,8 @@ class RoundPlan:
     @property
     def weights(self) -> tuple[float, ...]:
         """Each member's part of the samples."""
-        return tuple(sum(self.shares[place] for place in member) / sum(self.shares) for member in self.members)
+        total = sum(self.shares)
+        return tuple(sum(self.shares[place] for place in member) / total for member in self.members)
 
     @property
     def price_percent(self) -> float:
@@ -78,7 +81,9 @@ def without_idlers(
     cluster: Cluster, batch: int, plan: RoundPlan, keep: Collection[str] = (), round_steps: int | None = None
 ) -> RoundPlan:
     """The plan without members whose part does not pay: under a twentieth of the largest, or all are faster without."""
-    while len(plan.members) > 1:
+    if len(plan.members) > _FEW_MEMBERS:
+        plan = _without_many(cluster, batch, plan, keep, round_steps)
+    while 1 < len(plan.members) <= _FEW_MEMBERS:
         may_go = [
             index
             for index, member in enumerate(plan.members)
@@ -99,6 +104,33 @@ def without_idlers(
         if not leaves:
             break
         plan = max((tried[index] for index in leaves), key=lambda one: one.samples_per_s)
+    return plan
+
+
+def _without_many(
+    cluster: Cluster, batch: int, plan: RoundPlan, keep: Collection[str], round_steps: int | None
+) -> RoundPlan:
+    """Of many members, all idle ones leave at once; then those with the slowest links, as long as that is faster."""
+
+    def machines(member: tuple[int, ...]) -> set[str]:
+        return {cluster.workers[place].machine for place in member}
+
+    def link_of(member: tuple[int, ...]) -> float:
+        return min(link.bandwidth_bytes_per_s if (link := cluster.links.get(n)) else math.inf for n in machines(member))
+
+    least = _LEAST_PART * max(plan.weights)
+    stay = [m for m, weight in zip(plan.members, plan.weights, strict=True) if weight >= least or machines(m) & {*keep}]
+    if len(stay) < len(plan.members):
+        plan = plan_rounds(cluster, batch, tuple(stay), round_steps=round_steps)
+    while len(plan.members) > 1:
+        slowest = min(link_of(member) for member in plan.members)
+        stay = [member for member in plan.members if link_of(member) > slowest or machines(member) & {*keep}]
+        if not stay or len(stay) == len(plan.members):
+            break
+        tried = plan_rounds(cluster, batch, tuple(stay), round_steps=round_steps)
+        if tried.samples_per_s <= (1 + _LEAST_PART) * plan.samples_per_s:
+            break
+        plan = tried
     return plan
 
 
@@ -145,7 +177,7 @@ def _inside_s(cluster: Cluster, member: tuple[int, ...], shares: Sequence[int]) 
 
 def _exact_s(cluster: Cluster, member: tuple[int, ...]) -> float:
     """Seconds of an exact exchange among the workers of one member; passing on a round's result takes no longer."""
-    return _of(cluster, member, EXACT)
+    return _of(cluster, member, EXACT) if len(member) > 1 else 0.0
 
 
 def _of(cluster: Cluster, places: Sequence[int], code: Code) -> float:

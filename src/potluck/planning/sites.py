@@ -19,17 +19,22 @@ _NEAR = 0.5  # a pair at this part of the slower machine's best rate is limited 
 
 def find_sites(machines: Sequence[str], pairs: Pairs) -> tuple[tuple[str, ...], ...]:
     """The machines of each site, in their order; a machine without a measured pair is a site of its own."""
-    best = {name: max(rate_between(pairs, name, other) for other in machines) for name in machines}
-    sites: list[list[str]] = []
-    for name in machines:
-        near = [
-            site
-            for site in sites
-            if any(rate_between(pairs, name, other) > _NEAR * min(best[name], best[other]) for other in site)
-        ]
-        sites = [site for site in sites if site not in near]
-        sites.append(sorted([name, *(other for site in near for other in site)], key=machines.index))
-    return tuple(tuple(site) for site in sorted(sites, key=lambda site: machines.index(site[0])))
+    order = {name: index for index, name in enumerate(machines)}
+    measured: list[tuple[str, str, float]] = []
+    for pair, link in pairs.items():
+        if len(pair) == 2 and pair <= order.keys():
+            one, other = sorted(pair, key=order.__getitem__)
+            measured.append((one, other, link.bandwidth_bytes_per_s))
+    best = dict.fromkeys(machines, 0.0)
+    for one, other, rate in measured:
+        best[one], best[other] = max(best[one], rate), max(best[other], rate)
+    site_of = {name: [name] for name in machines}
+    for one, other, rate in measured:
+        if rate > _NEAR * min(best[one], best[other]) and site_of[one] is not site_of[other]:
+            joined = site_of[one] + site_of[other]
+            site_of |= dict.fromkeys(joined, joined)
+    sites = {id(site): sorted(site, key=order.__getitem__) for site in site_of.values()}
+    return tuple(tuple(site) for site in sorted(sites.values(), key=lambda site: order[site[0]]))
 
 
 @lru_cache(maxsize=10_000)  # plans are checked every few steps, each time for the same sets of machines

@@ -1,12 +1,14 @@
 """Plans for questions before a run: what each machine adds, what faster links add, what a benched machine costs."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from potluck.planning.bench_rule import plan_run
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
 from potluck.planning.plan import Plan, make_plan
+
+_FEW_MACHINES = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,21 +17,46 @@ class Added:
 
     machine: str
     solo_samples_per_s: float
+    sum_samples_per_s: float
+    """The solo speeds of this machine and all before it."""
     plan: Plan
 
 
 def add_one_by_one(
     cluster: Cluster, batch: int, policy: str = "dynamic", keep: Collection[str] = (), num_steps: int | None = None
 ) -> list[Added]:
-    """Plans for the fastest machine, the fastest two, and so on."""
-    speed = {machine: cluster.solo_speed(machine, batch) for machine in cluster.machines}
+    """Plans for the fastest machine, the fastest two, and so on; of many machines twice as many each time."""
+    speed = cluster.solo_speeds(batch)
     order = sorted(cluster.machines, key=lambda machine: -speed[machine])
     rows = []
-    for count, machine in enumerate(order, start=1):
-        here = set(order[:count])
+    for count in _counts(len(order)):
+        machine, here = order[count - 1], set(order[:count])
         plan = plan_run(cluster.of(here), batch, policy, here & set(keep), num_steps)
-        rows.append(Added(machine, speed[machine], plan))
+        rows.append(Added(machine, speed[machine], sum(speed[name] for name in here), plan))
     return rows
+
+
+def _counts(num_machines: int) -> list[int]:
+    if num_machines <= _FEW_MACHINES:
+        return list(range(1, num_machines + 1))
+    return [*(1 << power for power in range(num_machines.bit_length()) if 1 << power < num_machines), num_machines]
+
+
+def compare_with(before: Plan, after: Plan, added: Sequence[str], left_out: Sequence[str]) -> str:
+    """What a change of the machines brings, in one line."""
+    names = [f"with {_some(added)}"] if added else []
+    names += [f"without {_some(left_out)}"] if left_out else []
+    then, now = after.prediction.samples_per_s, before.prediction.samples_per_s
+    low, high = after.prediction.band
+    helps = f"{100 * (then / now - 1):+.0f} %"
+    line = f"{' and '.join(names)}: {then:,.1f} samples/s (between {low:,.1f} and {high:,.1f}), "
+    line += f"against {now:,.1f} now: {helps}"
+    benched = [name for name in after.benched if name in added]
+    return f"{line}; {_some(benched)} would be benched, and does not help" if benched else line
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= _FEW_MACHINES else f"{len(names)} machines more"
 
 
 def with_links_of(

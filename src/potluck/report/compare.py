@@ -157,7 +157,7 @@ def _figures(view: RunView, losses: Rows, target_loss: float | None, target_accu
     good = [at for at, value in accuracies if target_accuracy is not None and value >= target_accuracy]
     return RunFigures(
         run=view.folder.name,
-        status=view.status,
+        status=view.shown_status,
         machines=len(view.machines),
         steps=state.step,
         seconds=max(0.0, view.updated_at - view.began_at),

@@ -26,6 +26,11 @@ class RunRow:
         """Whether the run's script does not use Potluck, so that its steps are not known."""
         return self.settings.get("plain") is True
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether potluck simulate has computed the run, and nothing was trained."""
+        return self.settings.get("simulated") is True
+
 
 def list_runs(runs_dir: Path) -> list[RunRow]:
     """All runs, the most recently changed last."""

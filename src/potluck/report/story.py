@@ -129,7 +129,7 @@ def tell(view: RunView) -> Story:
     cards = card_rows(view)
     return Story(
         name=view.folder.name,
-        status=view.status,
+        status=view.shown_status,
         message=view.state.message,
         what=_what(view),
         result=_result(view, account),
@@ -197,7 +197,8 @@ def _result(view: RunView, account: Account | None) -> dict[str, str]:
         result |= {name: text for name, text in figures(account).items() if name != "together"}
     if (energy := energy_of(view)) is not None:
         result["energy"] = energy.text
-    result |= losses_text(state)
+    if not view.is_simulated:
+        result |= losses_text(state)
     if price := round_price_text(state.backend, (event for _, event in view.merge.scores.values())):
         result["rounds"] = f"held-out loss {price}"
     if state.scores:
@@ -268,7 +269,7 @@ def repeat_lines(view: RunView) -> tuple[str, ...]:
         here = ["potluck", "run", "--solo", *more] if more else ["python"]
         words = [*(run if settings.get("bundle") else here), settings["script"]]
         return (" ".join(quote(str(word)) for word in [*words, *(settings.get("arguments") or [])]),)
-    if not settings:
+    if not settings or view.is_simulated:
         return ()
     if view.folder.origin is not None:
         host, place = view.folder.origin

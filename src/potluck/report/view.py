@@ -93,6 +93,16 @@ class RunView:
         return status_of(self.folder, self.state)
 
     @property
+    def is_simulated(self) -> bool:
+        """Whether nothing was trained: potluck simulate has computed the run."""
+        return self.settings.get("simulated") is True
+
+    @property
+    def shown_status(self) -> str:
+        """The status for people, who must see that a run is simulated."""
+        return f"{self.status}, simulated" if self.is_simulated else self.status
+
+    @property
     def is_plain(self) -> bool:
         """Whether the run's script does not use Potluck."""
         return self.settings.get("plain") is True

@@ -12,11 +12,14 @@ import torch
 from torch import nn
 from torch.utils.data import default_collate
 
+from potluck.core.cards import short_name
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeasureError
+from potluck.core.printable import printable
 from potluck.core.quantities import size_bytes
 from potluck.core.run_options import TrainOptions
 from potluck.core.version import __version__
+from potluck.machine.hardware import read_processor
 from potluck.measuring.coding_speed import measure_coding
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes, is_out_of_memory
@@ -76,12 +79,22 @@ def measure_and_keep(
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},
         tuning="" if tuning is None else tuning.all_words,
+        specification=_specification(device),
     )
     save_profile(home, stored)
     if tuning is not None:
         path = tuning_file(home, machine, str(device), stored.model, precision)
         keep_tuning(path, torch.__version__, tuning)
     return stored
+
+
+def _specification(device: torch.device) -> str:
+    """What the device is, for questions about machines like it."""
+    if device.type != "cpu":
+        name = getattr(torch.get_device_module(device), "get_device_name", None)
+        return "" if name is None else short_name(name(device))
+    processor = read_processor()
+    return f"{processor.usable_cores:g}-core {printable(processor.name)}"
 
 
 def profile_if_wanted(settings: TrainOptions, home: Path, machine: str, device: torch.device) -> None:

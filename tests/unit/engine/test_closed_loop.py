@@ -138,7 +138,7 @@ def test_what_the_exchange_took_is_kept_for_the_next_plan(tmp_path):
     rings = [find_profile(tmp_path, f"m{index}", "cpu", "digest", "no").ring for index in range(3)]
     assert rings == [rings[0]] * 3
     assert rings[0].machines == ("m0", "m1", "m2")
-    assert 0.004 <= rings[0].exposed_s < 0.02
+    assert 0.003 <= rings[0].exposed_s < 0.02  # without what workers wait for whoever is late
 
 
 def test_machines_that_are_alike_share_equally(tmp_path):

@@ -89,5 +89,6 @@ class ProfileMemory:
                 coding_factor=1.0 if stored is None else stored.coding_factor,
                 ring=ring or (None if stored is None else stored.ring),
                 measured_at=time.time(),
+                specification="" if stored is None else stored.specification,
             ),
         )

@@ -3,11 +3,14 @@
 from collections.abc import Iterator, Sequence
 
 from potluck.events.types import AnyEvent, MachineBenched, Notice, PlanChanged
-from potluck.planning.explain import explain_benched
+from potluck.planning.explain import explain_benched, seconds_text
+from potluck.planning.plan import make_plan
 from potluck.planning.replanning.cost_report import CostReport
 from potluck.planning.replanning.proposal import Proposal
 from potluck.planning.replanning.setting import GroupSetting
 from potluck.planning.what_if import if_kept
+
+_FEW_BENCHED = 8
 
 
 def plan_changed(setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> PlanChanged:
@@ -36,6 +39,9 @@ def machines_benched(proposal: Proposal, step: int) -> Iterator[AnyEvent]:
     """A MachineBenched event and a Notice for each benched machine; once, since the group ends with such a plan."""
     plan = proposal.plan
     left = sorted(set(proposal.cluster.machines) - {*plan.benched})
+    if len(plan.benched) > _FEW_BENCHED:
+        yield from _many_benched(proposal, step)
+        return
     for machine in plan.benched:
         with_it = if_kept(proposal.cluster, plan, machine).prediction
         reason = explain_benched(proposal.cluster, plan, machine)
@@ -49,3 +55,19 @@ def machines_benched(proposal: Proposal, step: int) -> Iterator[AnyEvent]:
             samples_per_s_with_it=with_it.samples_per_s,
         )
         yield Notice(text=reason)
+
+
+def _many_benched(proposal: Proposal, step: int) -> Iterator[AnyEvent]:
+    """The same for many machines, with one prediction and one Notice for all: each would take a plan of its own."""
+    cluster, plan = proposal.cluster, proposal.plan
+    with_them = make_plan(cluster, plan.prediction.samples, plan.policy, cluster.machines).prediction
+    reason = (
+        f"{len(plan.benched)} machines are benched: with them a step would take {seconds_text(with_them.step_s)} "
+        f"instead of {seconds_text(plan.prediction.step_s)}"
+    )
+    without_s, with_s = plan.prediction.samples_per_s, with_them.samples_per_s
+    for machine in plan.benched:
+        yield MachineBenched(
+            step=step + 1, machine=machine, reason=reason, samples_per_s=without_s, samples_per_s_with_it=with_s
+        )
+    yield Notice(text=reason)

@@ -21,6 +21,8 @@ class CostReport(NamedTuple):
     """How much longer own work takes without the pauses of a ring: a container's CPU quota allows only bursts."""
     bends: tuple[float, ...] = (0.0,) * 2 * _NUM_BENDS
     """The points of the profile's curve around the worker's share: samples and seconds in turn."""
+    spread: float = 0.0
+    """The relative standard deviation of single steps."""
 
     @classmethod
     def of(
@@ -39,17 +41,18 @@ class CostReport(NamedTuple):
             exchange_wait_s,
             stretch,
             (*bends, *[0.0] * (2 * _NUM_BENDS - len(bends))),
+            cost.spread,
         )
 
     @classmethod
     def read(cls, floats: Sequence[float]) -> "CostReport":
         """The inverse of `floats`."""
-        fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, stretch, *bends = floats
-        return cls(fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, stretch, tuple(bends))
+        fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, stretch, *bends, spread = floats
+        return cls(fixed_s, per_sample_s, memory_cap, error, exchange_wait_s, stretch, tuple(bends), spread)
 
     @property
     def floats(self) -> tuple[float, ...]:
-        return (*self[:-1], *self.bends)
+        return (*self[:-2], *self.bends, self.spread)
 
     @property
     def profile(self) -> ComputeProfile | None:
@@ -63,6 +66,7 @@ class CostReport(NamedTuple):
             memory_cap=int(self.memory_cap) or None,
             error=self.error,
             curve=tuple((int(samples), seconds) for samples, seconds in pairs if samples),
+            spread=max(0.0, self.spread),
         )
 
 

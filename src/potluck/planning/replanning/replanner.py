@@ -97,7 +97,8 @@ class Replanner:
     def _check(self, *, of_round: bool) -> PlanCheck | None:
         """The check of the plan that is due at the next commit."""
         step_s = 0.0 if self.plan is None else self.plan.prediction.step_s
-        return check_after(self.num_since_change, step_s=step_s, of_round=of_round)
+        num_workers = 1 if self.setting is None else len(self.setting.workers)
+        return check_after(self.num_since_change, step_s=step_s, of_round=of_round, num_workers=num_workers)
 
     def _checked(self, setting: GroupSetting, costs: Sequence[CostReport], step: int, check: PlanCheck) -> Outcome:
         """Compare the plan in force with the best plan, and with the best plan without some machines."""

@@ -9,6 +9,7 @@ from potluck.planning.plan import LEAST_GAIN
 
 _EVERY, _MOST_EVERY = 4, 16  # commits
 _EVERY_S = 0.4  # of steps that are short: costs are fitted anew for every check
+_WORKERS_A_COMMIT = 250  # a check of thousands of workers takes a second: it must not cost more than it can gain
 _URGENT_GAIN = 0.25
 _FIRST_RETELLING, _RETELL_EVERY = 13, 48  # commits
 
@@ -32,16 +33,19 @@ _LATE = PlanCheck(LEAST_GAIN, 0.35)
 _OF_ROUND = PlanCheck(0.01)
 
 
-def check_after(num_commits: int, *, step_s: float = 0.0, of_round: bool = False) -> PlanCheck | None:
+def check_after(
+    num_commits: int, *, step_s: float = 0.0, of_round: bool = False, num_workers: int = 1
+) -> PlanCheck | None:
     """The check due at the commit after so many commits since a group formed or its plan changed urgently, if any.
 
     `step_s`: seconds of a step by the plan in force, 0 without a plan. `of_round`: that commit is one of a round, and
-    not of a single step.
+    not of a single step. `num_workers`: of the group.
     """
     if of_round:
         return _OF_ROUND
     if num_commits > max(_EARLY):
         every = _EVERY if step_s <= 0 else min(max(_EVERY, int(_EVERY_S / step_s)), _MOST_EVERY)
+        every = max(every, num_workers // _WORKERS_A_COMMIT)
         return None if num_commits % every else _LATE
     return _EARLY.get(num_commits)
 
