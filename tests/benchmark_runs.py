@@ -37,6 +37,7 @@ BY_TESTS_OF_THEIR_OWN = {
     "ddp_baseline": "tests/lab/test_lab_baseline.py",
     "faults": "tests/lab/test_engine_faults.py",
     "finetune": "tests/lab/test_finetune.py",
+    "host_loss": "tests/lab/test_host_loss.py",
     "links": "tests/lab/test_link_sweep_lab.py",
     "outsider": "tests/lab/test_outsider.py",
     "service_siege": "tests/lab/test_outsider.py",

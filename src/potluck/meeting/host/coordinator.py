@@ -121,13 +121,8 @@ class Coordinator:
         self._become(decisions.ask_to_leave(self.state, machine, by, self._clock()))
 
     async def start_run(self, request: RunRequest, by: str) -> RunRecord:
-        """Start a run on all joined machines, or on those that the request names.
-
-        Successors that are here know of the run before this returns: it must not be lost with the host.
-        """
-        record = await self.starter.start(request, by, self.put_run)
-        await self.succession.copied(self.changes)
-        return record
+        """Start a run on all joined machines, or on those that the request names."""
+        return await self.starter.start(request, by, self.put_run)
 
     def put_run(self, record: RunRecord) -> None:
         """Add a run, or replace its record."""

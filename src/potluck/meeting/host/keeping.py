@@ -83,6 +83,7 @@ class ReignKeeper:
             return
         self._disk_look_at = now + _DISK_LOOK_S
         try:
+            self._probe.touch(mode=0o600)
             self._probe.write_text("a host that cannot write this file hands over\n")
         except OSError as error:
             if self._disk_since is None:

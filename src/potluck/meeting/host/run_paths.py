@@ -64,6 +64,7 @@ async def start_run(asked: RunRequest, machine: Machine, coordinator: Coordinato
     record = await coordinator.start_run(asked, by=machine)
     # No machine has its orders yet: everything in the run's files is from earlier starts.
     written = lengths(record.folder)
+    await coordinator.succession.copied(coordinator.changes)  # the run must not be lost with the host
     return {**await coordinator.describe(record), "written": written}
 
 
