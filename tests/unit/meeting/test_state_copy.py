@@ -7,7 +7,9 @@ from starlette.testclient import TestClient
 
 from potluck.gates.identity import load_or_make
 from potluck.gates.messages import Touch
-from potluck.meeting.home import Home
+from potluck.meeting.agent.messages import AgentPlace
+from potluck.meeting.agent.succession import AgentSuccession
+from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.host.admission import Door
 from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.deputy import restore
@@ -19,6 +21,7 @@ from potluck.meeting.host.service import make_service
 from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.succession.state_copy import HostStateCopy, KeptCopy
 from potluck.meeting.transfer.bundle import BundleCache
+from potluck.meeting.wire import Succession
 from tests.unit.meeting.test_doorway import facts
 from tests.unit.meeting.test_runs_on_machines import record
 
@@ -121,3 +124,32 @@ def test_a_restored_host_knows_machines_runs_and_token(host, tmp_path):
     assert runs[name].folder == home.runs_dir.absolute() / name
     assert runs[name].secret == coordinator.state.runs[name].secret
     assert (home.host_dir / "token").read_text() == TOKEN.hex()
+
+
+def test_a_copy_says_of_which_cluster_it_is(host, tmp_path):
+    coordinator, _ = host
+    kept = KeptCopy(tmp_path / "copy", load_or_make(tmp_path / "lily"))
+    assert kept.block is None
+    kept.keep(coordinator.succession.take())
+    assert kept.block == coordinator.roster.block
+    kept.forget()
+    assert (kept.block, kept.rank) == (None, 0)
+    assert KeptCopy(tmp_path / "copy", load_or_make(tmp_path / "lily")).rank == 0
+
+
+def test_a_copy_of_another_cluster_is_forgotten_at_the_first_orders(host, tmp_path):
+    """Else a newer rank from there would keep this host's state away, and the other cluster's would be restored."""
+    coordinator, _ = host
+    home = Home(tmp_path / "home")
+    kept = KeptCopy(home.succession_dir, load_or_make(home.identity_dir))
+    kept.keep(coordinator.succession.take().model_copy(update={"term": 9}))
+    membership = HostMembership(
+        machine="lily", host="rosa", address="127.0.0.1", port=29500, fingerprint="00", credential="x"
+    )
+    place = AgentPlace(home=home, membership=membership, gate=str(tmp_path / "gate"), threads=None, data_dir=tmp_path)
+    own = AgentSuccession(place, lambda _: None, {})
+    same = coordinator.shared.fresh().model_copy(update={"succession": Succession()})
+    own.follow(same)
+    assert KeptCopy(home.succession_dir, load_or_make(home.identity_dir)).rank > 0
+    own.follow(same.model_copy(update={"block": "127.9.0.0"}))
+    assert KeptCopy(home.succession_dir, load_or_make(home.identity_dir)).rank == 0

@@ -98,6 +98,8 @@ class AgentSuccession:
             return
         with suppress(OSError):  # a full disk: the host hears that this machine does not know them yet
             self._candidacy.follow(orders)
+        if self._kept.block not in (None, orders.block):
+            self._kept.forget()  # of another cluster: it must neither seem newer than this host's state nor be restored
         if self._machine in orders.succession.successors:
             self._keep_copy()
         elif self._mirror is not None:

@@ -23,6 +23,7 @@ from potluck.meeting.client.client import (
     measure_clock,
 )
 from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.wire import JoinAnswer, JoinRequest, VersionAnswer
 
 _PATIENCE_S = 20.0
@@ -104,6 +105,7 @@ def join(
         credential=answer.credential,
         versions=facts.versions,
     )
+    BallotFile(home.succession_dir).forget()  # of a cluster that this machine belonged to before
     home.remember(membership)
     return membership
 

@@ -4,6 +4,7 @@ The copy holds what the host's folder holds: the roster, the records of runs, th
 lists of shared folders are copied as they are, into the folders where a host keeps them.
 """
 
+import json
 import secrets
 from pathlib import Path
 
@@ -74,6 +75,11 @@ class KeptCopy:
         self._path = folder / _FILE
         self._identity = identity
         self.state = self._read()
+
+    @property
+    def block(self) -> str | None:
+        """The block of addresses of the cluster that the copy is of; None if there is no copy."""
+        return None if self.state is None else str(json.loads(self.state.roster)["block"])
 
     @property
     def rank(self) -> int:
