@@ -25,8 +25,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.support.gathering import Gathering
 from benchmarks.support.lab_error import exit_on_lab_error
-from lab import Process
+from lab import LabError, Process
 from lab.cluster_file import load_cluster
+from potluck.core.errors import EventLogError
 from potluck.events.log import read_records
 from potluck.events.types import StepCommitted
 
@@ -173,7 +174,7 @@ class HostLoss:
         self._started[_LATE] = joining
         try:
             joining.expect(f" as {_LATE}", 60)
-        except Exception:  # noqa: BLE001  what it printed is shown at the end
+        except LabError:  # what it printed is shown at the end
             return False
         return True
 
@@ -228,7 +229,7 @@ def committed(file: Path) -> list[Committed]:
     """The committed steps in an event file; none while it cannot be read."""
     try:
         return [Committed(one.time, one.event) for one in read_records(file) if isinstance(one.event, StepCommitted)]
-    except Exception:  # noqa: BLE001  it is being written, or its disk is gone
+    except (EventLogError, OSError):  # it is being written, or its disk is gone
         return []
 
 

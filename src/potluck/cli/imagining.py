@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from potluck.cli.saying import warn
 
@@ -11,10 +13,34 @@ if TYPE_CHECKING:
 
     from potluck.measuring.profile_store import StoredProfile
 
-ADD_HELP = (
+_ADD_HELP = (
     'A machine that nobody has measured: "RTX 3060,wifi", "8-core laptop,100mbit", "0.6 of rosa,1gbit", or several: '
     '"20x 8-core laptop,1gbit"; may be repeated.'
 )
+# Arguments and options that both commands have.
+Profiles = Annotated[
+    list[Path] | None,
+    typer.Argument(help="Profiles of other machines, from `potluck profile --json`.", show_default=False),
+]
+Model = Annotated[str, typer.Option(help="simple_cnn, resnet18, resnet50, bert or gpt2.")]
+ModelSize = Annotated[str | None, typer.Option(help="The model's size: tiny, small, base.", show_default=False)]
+Precision = Annotated[str, typer.Option(help="no, fp16 or bf16.")]
+GlobalBatch = Annotated[int, typer.Option(help="Samples a step, over all workers.", min=1)]
+Policy = Annotated[str, typer.Option("--load-balance-policy", help="static, proportional or dynamic.")]
+Keep = Annotated[
+    list[str] | None,
+    typer.Option(help="Machines that are never benched: rosa,lily; may be repeated.", show_default=False),
+]
+Add = Annotated[list[str] | None, typer.Option(help=_ADD_HELP, show_default=False)]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(help="Machines to leave out: rosa,lily; may be repeated.", show_default=False),
+]
+Exchange = Annotated[str, typer.Option(help="How gradients travel: exact, fp16, int8, int4, rounds, islands or auto.")]
+Solo = Annotated[
+    bool, typer.Option("--solo", help="Use only profiles on this machine and in files; leave joined machines out.")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")]
 
 
 def measured_profiles(files: Sequence[Path] | None, name: str, precision: str, *, solo: bool) -> "list[StoredProfile]":

@@ -1,12 +1,25 @@
 """potluck plan: the shares and the speed that a run would have."""
 
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from potluck.cli.imagining import ADD_HELP, measured_profiles
+from potluck.cli.imagining import (
+    Add,
+    AsJson,
+    Exchange,
+    GlobalBatch,
+    Keep,
+    Model,
+    ModelSize,
+    Policy,
+    Precision,
+    Profiles,
+    Solo,
+    Without,
+    measured_profiles,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,38 +29,23 @@ if TYPE_CHECKING:
 
 
 def plan(
-    profiles: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Profiles of other machines, from `potluck profile --json`.", show_default=False),
-    ] = None,
-    model: Annotated[str, typer.Option(help="simple_cnn, resnet18, resnet50, bert or gpt2.")] = "simple_cnn",
-    model_size: Annotated[
-        str | None, typer.Option(help="The model's size: tiny, small, base.", show_default=False)
-    ] = None,
-    mixed_precision: Annotated[str, typer.Option(help="no, fp16 or bf16.")] = "no",
-    global_batch: Annotated[int, typer.Option(help="Samples a step, over all workers.", min=1)] = 64,
-    policy: Annotated[str, typer.Option("--load-balance-policy", help="static, proportional or dynamic.")] = "dynamic",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(help="Machines that are never benched: rosa,lily; may be repeated.", show_default=False),
-    ] = None,
+    profiles: Profiles = None,
+    model: Model = "simple_cnn",
+    model_size: ModelSize = None,
+    mixed_precision: Precision = "no",
+    global_batch: GlobalBatch = 64,
+    policy: Policy = "dynamic",
+    keep: Keep = None,
     link: Annotated[
         list[str] | None,
         typer.Option(
             help="A machine's link, like rosa=100mbit or rosa=100mbit,2ms; may be repeated.", show_default=False
         ),
     ] = None,
-    add: Annotated[list[str] | None, typer.Option(help=ADD_HELP, show_default=False)] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Machines to leave out: rosa,lily; may be repeated.", show_default=False),
-    ] = None,
-    exchange: Annotated[
-        str, typer.Option(help="How gradients travel: exact, fp16, int8, int4, rounds, islands or auto.")
-    ] = "exact",
-    solo: Annotated[
-        bool, typer.Option("--solo", help="Use only profiles on this machine and in files; leave joined machines out.")
-    ] = False,
+    add: Add = None,
+    without: Without = None,
+    exchange: Exchange = "exact",
+    solo: Solo = False,
     steps: Annotated[
         int | None,
         typer.Option(help="How many steps the run has; without it, a long run.", show_default=False, min=1),
@@ -64,7 +62,7 @@ def plan(
         typer.Option(help="Steps before the first round; by the length of the run.", show_default=False, min=0),
     ] = None,
     cable: Annotated[str, typer.Option(help="The faster cable to ask about.")] = "1gbit",
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Say what a run would do: shares, samples/s with each machine added, who is benched, what a cable would bring, and
     what each --exchange would. Ask what another machine would bring with --add, or one less with --without.

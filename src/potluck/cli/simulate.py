@@ -1,48 +1,48 @@
 """potluck simulate: a whole run on paper, with the real planner."""
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from potluck.cli.imagining import ADD_HELP, measured_profiles
+from potluck.cli.imagining import (
+    Add,
+    AsJson,
+    Exchange,
+    GlobalBatch,
+    Keep,
+    Model,
+    ModelSize,
+    Policy,
+    Precision,
+    Profiles,
+    Solo,
+    Without,
+    measured_profiles,
+)
 
 if TYPE_CHECKING:
     from potluck.simulate.figures import Figures
 
 
 def simulate(
-    profiles: Annotated[
-        list[Path] | None,
-        typer.Argument(help="Profiles of other machines, from `potluck profile --json`.", show_default=False),
-    ] = None,
+    profiles: Profiles = None,
     experiment_name: Annotated[
         str | None, typer.Option(help="Name of the run's folder; simulated-1 and so on by default.", show_default=False)
     ] = None,
-    model: Annotated[str, typer.Option(help="simple_cnn, resnet18, resnet50, bert or gpt2.")] = "simple_cnn",
-    model_size: Annotated[
-        str | None, typer.Option(help="The model's size: tiny, small, base.", show_default=False)
-    ] = None,
-    mixed_precision: Annotated[str, typer.Option(help="no, fp16 or bf16.")] = "no",
-    global_batch: Annotated[int, typer.Option(help="Samples a step, over all workers.", min=1)] = 64,
+    model: Model = "simple_cnn",
+    model_size: ModelSize = None,
+    mixed_precision: Precision = "no",
+    global_batch: GlobalBatch = 64,
     steps: Annotated[int, typer.Option(help="How many steps the run has.", min=1)] = 300,
-    policy: Annotated[str, typer.Option("--load-balance-policy", help="static, proportional or dynamic.")] = "dynamic",
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(help="Machines that are never benched: rosa,lily; may be repeated.", show_default=False),
-    ] = None,
-    add: Annotated[list[str] | None, typer.Option(help=ADD_HELP, show_default=False)] = None,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Machines to leave out: rosa,lily; may be repeated.", show_default=False),
-    ] = None,
+    policy: Policy = "dynamic",
+    keep: Keep = None,
+    add: Add = None,
+    without: Without = None,
     link: Annotated[
         list[str] | None,
         typer.Option(help="A machine's link, like rosa=100mbit,2ms; may be repeated.", show_default=False),
     ] = None,
-    exchange: Annotated[
-        str, typer.Option(help="How gradients travel: exact, fp16, int8, int4, rounds, islands or auto.")
-    ] = "exact",
+    exchange: Exchange = "exact",
     topology: Annotated[str, typer.Option(help="The way of exact and fp16 sums: ring, or tree.")] = "ring",
     switch: Annotated[
         str | None,
@@ -74,10 +74,8 @@ def simulate(
     host: Annotated[str, typer.Option(help="The machine that is also the host.", show_default=False)] = "",
     cold: Annotated[bool, typer.Option("--cold", help="Workers begin without profiles, as in a first run.")] = False,
     seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
-    solo: Annotated[
-        bool, typer.Option("--solo", help="Use only profiles on this machine and in files; leave joined machines out.")
-    ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object instead.")] = False,
+    solo: Solo = False,
+    as_json: AsJson = False,
 ) -> None:
     """Simulate a run with the real planner: machines and links come from profiles, time is virtual, nothing is trained.
 

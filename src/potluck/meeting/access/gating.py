@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from potluck.core.errors import GateError
 from potluck.gates.messages import ClusterMachine, Electorate, HandedOut, LinkState, Settings
 from potluck.meeting.access.networks import best_first, read_interfaces
-from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report, Succession
+from potluck.meeting.wire import GateOrders, LinkReport, Reach, Report, Succession, Voters
 
 _NUM_TRIED = 20
 _EVERYWHERE = "0.0.0.0"  # noqa: S104  a gate lets only members in, and a laptop's addresses change
@@ -53,7 +53,12 @@ def as_settings(
 
 def as_electorates(succession: Succession) -> tuple[Electorate, ...]:
     """Who decides about the host, as gates know it."""
-    return tuple(Electorate(voters=tuple(one.machines), tie_breaker=one.tie_breaker) for one in succession.electorates)
+    return tuple(as_electorate(one) for one in succession.electorates)
+
+
+def as_electorate(voters: Voters) -> Electorate:
+    """One set of voters, as gates know it."""
+    return Electorate(voters=tuple(voters.machines), tie_breaker=voters.tie_breaker)
 
 
 def bind_gate(wanted: int, *, is_fixed: bool) -> socket.socket:

@@ -14,6 +14,7 @@ from potluck.meeting.agent.preparation import claim_folder
 from potluck.meeting.client.client import HostClient, HostSilentError
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.succession.state_copy import CheckpointName, KeptCopy, StateAnswer, StateRequest
+from potluck.meeting.transfer.arrivals import keep_newest_checkpoints
 from potluck.meeting.transfer.bundle import BundleCache
 from potluck.meeting.transfer.catalogues import KeptCatalogues
 from potluck.meeting.transfer.shipping import is_file_name, receive
@@ -21,6 +22,7 @@ from potluck.meeting.transfer.shipping import is_file_name, receive
 _EVERY_S = 0.4
 _AGAIN_S = 1.0
 _CHECKPOINT_S = 60.0
+_KEPT_CHECKPOINTS = 2  # in case the newest is damaged
 _MOST_PARTS = 8  # of one file in a row, before the next file has its turn
 
 
@@ -149,13 +151,5 @@ class Mirror:
                 return  # a newer one has come: next time
             with replacing(here) as file:
                 file.write(content)
-            for old in folder.checkpoints_dir.glob("*.pth"):
-                if old != here and is_checkpoint_name(old.name) and old.stat().st_mtime_ns < here.stat().st_mtime_ns:
-                    self._drop_old(old, folder)
+            keep_newest_checkpoints(folder.checkpoints_dir, here, _KEPT_CHECKPOINTS)
         self._checkpoints[run] = newest
-
-    def _drop_old(self, old: Path, folder: RunFolder) -> None:
-        """Delete a copied checkpoint that a newer one replaces; two stay, in case the newer one is damaged."""
-        kept = sorted(folder.checkpoints_dir.glob("*.pth"), key=lambda file: file.stat().st_mtime_ns)
-        if len(kept) > 2 and old in kept[:-2]:
-            old.unlink(missing_ok=True)

@@ -14,11 +14,10 @@ from potluck.meeting.agent.standby import StandbyHost
 from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.succession.candidacy import Candidacy
 from potluck.meeting.succession.finding import Elsewhere, follow_host
-from potluck.meeting.succession.notes import HostIs, read_note
+from potluck.meeting.succession.notes import HostIs, Known, hear_notes
 from potluck.meeting.succession.state_copy import KeptCopy
 from potluck.meeting.wire import GateOrders
 
-_AGAIN_S = 0.5
 _RESTART_S = 2.0
 
 
@@ -33,7 +32,7 @@ class AgentSuccession:
         self._line = OwnerLine(place.gate)
         self._ballots = BallotFile(place.home.succession_dir)
         self._kept = KeptCopy(place.home.succession_dir, load_or_make(place.home.identity_dir))
-        self._candidacy = self._new_candidacy()
+        self._candidacy = Candidacy(self._machine, self._ballots, self._line)
         self._mirror: Mirror | None = None
         self._standby: StandbyHost | None = None
         self._started_at = 0.0
@@ -67,28 +66,19 @@ class AgentSuccession:
 
     def start(self, post: Callable[[AgentMessage], None]) -> None:
         """Begin to hear notes of other machines."""
-        threading.Thread(target=self._listen, args=(post,), name="potluck-notes", daemon=True).start()
+
+        def take(sender: str, note: Known) -> None:
+            post(NoteHeard(sender, note))
+
+        threading.Thread(
+            target=hear_notes, args=(self._line, take, self._is_over), name="potluck-notes", daemon=True
+        ).start()
 
     def close(self, *, in_order: bool) -> None:
         """Stop copying and voting; the host's part here pauses its runs first if this is `in_order`."""
         self._is_over.set()
         self._stop_mirror()
-        if self._standby is not None:
-            self._standby.close(in_order=in_order and self._standby.is_serving)
-            self._standby = None
-
-    def _listen(self, post: Callable[[AgentMessage], None]) -> None:
-        last = 0
-        while not self._is_over.is_set():
-            try:
-                heard = self._line.notes(last)
-            except GateError:
-                self._is_over.wait(_AGAIN_S)
-                continue
-            last = heard.last
-            for sender, text in heard.notes:
-                if (note := read_note(text)) is not None:
-                    post(NoteHeard(sender, note))
+        self._dismiss_standby(in_order=in_order)
 
     # Messages
 
@@ -104,9 +94,7 @@ class AgentSuccession:
             self._keep_copy()
         elif self._mirror is not None:
             self._stop_mirror()
-            if self._standby is not None:
-                self._standby.close()
-                self._standby = None
+            self._dismiss_standby()
 
     def hear(self, heard: NoteHeard) -> None:
         """Take a note of another machine."""
@@ -145,10 +133,9 @@ class AgentSuccession:
         self._place.membership = followed
         if elsewhere.host == self._machine:
             self._serve(elsewhere.term)
-        elif was_here and self._standby is not None:
-            self._standby.close()
-            self._standby = None
-        self._candidacy = self._new_candidacy()
+        elif was_here:
+            self._dismiss_standby()
+        self._candidacy = Candidacy(self._machine, self._ballots, self._line)
 
     def waiting_line(self) -> str:
         """Who could take the host's place, while it is silent."""
@@ -170,9 +157,19 @@ class AgentSuccession:
             place = self._place
             self._mirror = Mirror(place.home, place.membership, self._kept, self._runs, self._tell)
             self._mirror.start()
+        self._call_standby()
+
+    def _call_standby(self) -> StandbyHost:
+        """The host's part that waits here; started if there is none."""
         if self._standby is None:
             self._standby = StandbyHost(self._place.home, self._place.gate)
             self._standby.start()
+        return self._standby
+
+    def _dismiss_standby(self, *, in_order: bool = False) -> None:
+        if self._standby is not None:
+            self._standby.close(in_order=in_order and self._standby.is_serving)
+            self._standby = None
 
     def _stop_mirror(self) -> None:
         if self._mirror is not None:
@@ -180,10 +177,8 @@ class AgentSuccession:
             self._mirror = None
 
     def _serve(self, term: int) -> None:
-        if self._standby is None:
-            self._standby = StandbyHost(self._place.home, self._place.gate)
         self._started_at = time.monotonic()
-        self._standby.serve(term, {name: str(run.folder) for name, run in self._runs.items()})
+        self._call_standby().serve(term, {name: str(run.folder) for name, run in self._runs.items()})
 
     def _keep_serving(self) -> None:
         """Start the host's part again if it has ended by itself."""
@@ -199,6 +194,3 @@ class AgentSuccession:
         with suppress(GateError):
             return next((link.address for link in self._line.links().links if link.machine == machine), "")
         return ""
-
-    def _new_candidacy(self) -> Candidacy:
-        return Candidacy(self._machine, self._ballots, self._line)

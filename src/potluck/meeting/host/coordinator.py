@@ -49,7 +49,9 @@ class Coordinator:
     ) -> None:
         self.troubles = Troubles(tell)
         self.roster = roster
-        self.succession = HostSuccession(reign or Reign(facts.machine), token, roster, lambda: self._kept.runs)
+        self.succession = HostSuccession(
+            reign or Reign(facts.machine), token, roster, lambda: self._kept.runs, lambda: self.changes.count
+        )
         self.changes = Changes()
         self.visits = Visits(roster, self.changes)
         self.shared = SharedOrders(self.changes, self._make_gate_orders)

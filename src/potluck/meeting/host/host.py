@@ -97,10 +97,9 @@ class Host:
         self._ending = asyncio.Event()
         self._wheel = try_to_offer_wheel(home.host_dir, self._token, facts.versions, _tell)
 
-    def _open(self) -> MeetingPoint:
-        """This machine is the host: read what it keeps of machines and runs."""
+    def _open(self, roster: MachineRoster) -> MeetingPoint:
+        """This machine is the host: open its meeting point, with the runs that it keeps."""
         options, home = self._options, self._home
-        roster = MachineRoster(home.host_dir / "roster.json")
         tell_of_new_certificate(self._own.identity, roster, options.machine, _tell)
         self._credential = roster.enrol(self._own.facts, self._kept_credential())
         reach = Reach(addresses=[interface.address for interface in self.interfaces], port=options.port)
@@ -158,8 +157,9 @@ class Host:
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.end)
         self._gate.start()
-        if await self._find_newer_host() is None:
-            self.point = self._open()
+        roster = MachineRoster(self._home.host_dir / "roster.json")
+        if await self._find_newer_host(roster) is None:
+            self.point = self._open(roster)
             self._remember_this_machine()
             self.point.coordinator.changes.first = self._tell_gate
             self._tell_gate()
@@ -190,10 +190,9 @@ class Host:
     async def _say_goodbye(self) -> None:
         await asyncio.to_thread(self._agent.end)
 
-    async def _find_newer_host(self) -> str | None:
+    async def _find_newer_host(self, roster: MachineRoster) -> str | None:
         """Another machine that is the host now, if this one was replaced while it was gone."""
         ballot, machine = self._ballots.ballot, self._options.machine
-        roster = MachineRoster(self._home.host_dir / "roster.json")
         if ballot.orders is None or ballot.orders.block != roster.block or machine not in roster.machines:
             return None
         orders, line = ballot.orders, OwnerLine(str(self._gate.socket))

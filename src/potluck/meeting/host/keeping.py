@@ -11,10 +11,9 @@ from potluck.gates.owner_line import OwnerLine
 from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.succession.candidacy import Candidacy
-from potluck.meeting.succession.notes import HostIs, Known, Release, read_note, write_note
+from potluck.meeting.succession.notes import HostIs, Known, Release, hear_notes, write_note
 
 _LOOK_S = 0.4
-_AGAIN_S = 0.5
 _QUIET_S = 8.0  # more than the time between two polls
 _MOST_TOLD = 20
 _DISK_LOOK_S = 1.0
@@ -28,7 +27,6 @@ class ReignKeeper:
     def __init__(self, coordinator: Coordinator, ballots: BallotFile, line: OwnerLine, folder: Path) -> None:
         self._coordinator = coordinator
         self._reign = coordinator.succession.reign
-        self._ballots = ballots
         self._line = line
         self._candidacy = Candidacy(self._reign.machine, ballots, line)
         self._is_over = threading.Event()
@@ -42,7 +40,14 @@ class ReignKeeper:
         """Note this host's term on the disk, and begin to hear notes. Called on the event loop."""
         self._note()
         loop = asyncio.get_running_loop()
-        threading.Thread(target=self._listen, args=(loop,), name="potluck-notes", daemon=True).start()
+
+        def take(sender: str, note: Known) -> None:
+            with suppress(RuntimeError):  # the event loop has ended
+                loop.call_soon_threadsafe(self._hear, sender, note)
+
+        threading.Thread(
+            target=hear_notes, args=(self._line, take, self._is_over), name="potluck-notes", daemon=True
+        ).start()
 
     def close(self) -> None:
         self._is_over.set()
@@ -123,22 +128,6 @@ class ReignKeeper:
         for name in [*voters, machine]:  # the successor last: it asks the others for their votes at once
             with suppress(GateError):
                 self._line.say(name, note)
-
-    # Notes
-
-    def _listen(self, loop: asyncio.AbstractEventLoop) -> None:
-        last = 0
-        while not self._is_over.is_set():
-            try:
-                heard = self._line.notes(last)
-            except GateError:
-                self._is_over.wait(_AGAIN_S)
-                continue
-            last = heard.last
-            for sender, text in heard.notes:
-                if (note := read_note(text)) is not None and not self._is_over.is_set():
-                    with suppress(RuntimeError):  # the event loop has ended
-                        loop.call_soon_threadsafe(self._hear, sender, note)
 
     def _hear(self, sender: str, note: Known) -> None:
         with self._coordinator.troubles.survived("a note about the host"):

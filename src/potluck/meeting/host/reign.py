@@ -7,7 +7,8 @@ from typing import Any
 
 from potluck.core.words import listed
 from potluck.gates.lease import may_decide
-from potluck.gates.messages import Electorate, Touch
+from potluck.gates.messages import Touch
+from potluck.meeting.access.gating import as_electorate
 from potluck.meeting.wire import Succession, Voters
 
 MOST_VOTERS = 21
@@ -158,7 +159,7 @@ class Reign:
             return
         old = self._electorates[0]
         ignorant = {name for name in old.machines if self._acknowledged.get(name, 0) < self._number} - {self.machine}
-        if not may_decide(Electorate(voters=tuple(old.machines), tie_breaker=old.tie_breaker), ignorant):
+        if not may_decide(as_electorate(old), ignorant):
             self._electorates = self._electorates[1:]
 
     def _choose(self, present: list[str]) -> list[str]:

@@ -20,17 +20,27 @@ class HostSuccession:
     """What the coordinator knows of the host's term. `release` sends the notes of a handover, once a gate is there."""
 
     def __init__(
-        self, reign: Reign, token: bytes, roster: MachineRoster, runs: Callable[[], Mapping[str, RunRecord]]
+        self,
+        reign: Reign,
+        token: bytes,
+        roster: MachineRoster,
+        runs: Callable[[], Mapping[str, RunRecord]],
+        num_changes: Callable[[], int],
     ) -> None:
         self.reign = reign
         self.copies = StateCopies(token, reign)
         self.release: Callable[[str], None] = lambda _: None
         self._roster = roster
         self._runs = runs
+        self._num_changes = num_changes
+        self._taken: tuple[tuple[int, int], HostStateCopy] | None = None
 
     def take(self) -> HostStateCopy:
-        """The host's state now, numbered."""
-        return self.copies.take(self._roster, dict(self._runs()))
+        """The host's state now, numbered; made anew only after a change, since it lists every machine."""
+        version = (self._num_changes(), self.reign.term)
+        if self._taken is None or self._taken[0] != version:
+            self._taken = (version, self.copies.take(self._roster, dict(self._runs())))
+        return self._taken[1]
 
     async def copied(self, changes: Changes, machine: str | None = None, within_s: float = _COPIED_S) -> bool:
         """Wait until all successors that are here, or one machine, have a copy of the state as it is now."""

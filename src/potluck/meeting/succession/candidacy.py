@@ -6,7 +6,7 @@ machine that still hears its host gives no vote (gates/lease.py), so a host is n
 
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -65,11 +65,6 @@ class Candidacy:
         """A successor that the host has named, the host's term, and when the host did."""
         self.refusals: dict[str, str] = {}
         """Why machines gave no vote to this one in its last election."""
-
-    @property
-    def in_touch(self) -> Collection[str]:
-        """The machines whose votes this machine has in the election that it has begun."""
-        return set() if self._running is None else self._running.votes
 
     def follow(self, orders: GateOrders) -> None:
         """Note the newest orders of this machine's host."""

@@ -1,8 +1,15 @@
 """Notes about the host that machines send each other through their gates, so that no host is needed to deliver them."""
 
+import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 import msgspec
+
+from potluck.core.errors import GateError
+from potluck.gates.owner_line import OwnerLine
+
+_AGAIN_S = 0.5
 
 
 class SuccessionNote(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid_unknown_fields=True):
@@ -36,6 +43,21 @@ class Release(SuccessionNote, frozen=True, kw_only=True):
 
 
 Known = Canvass | Vote | HostIs | Release
+
+
+def hear_notes(line: OwnerLine, take: Callable[[str, Known], None], is_over: threading.Event) -> None:
+    """Give senders and notes that come to this machine's gate to `take`, until `is_over`; for a thread of its own."""
+    last = 0
+    while not is_over.is_set():
+        try:
+            heard = line.notes(last)
+        except GateError:  # the gate is being restarted
+            is_over.wait(_AGAIN_S)
+            continue
+        last = heard.last
+        for sender, text in heard.notes:
+            if (note := read_note(text)) is not None and not is_over.is_set():
+                take(sender, note)
 
 
 def write_note(note: Known) -> str:

@@ -40,7 +40,7 @@ def receive_checkpoint(folder: RunFolder, source: str, part: CheckpointPart, dat
     # No reader takes this name for a checkpoint, and an upload of the same checkpoint by another machine has another.
     size = receive_part(final, folder.checkpoints_dir / f".{source}.{part.sha256[:16]}.part", part, data)
     if size == part.total:
-        _keep_newest(folder.checkpoints_dir, final, keep)
+        keep_newest_checkpoints(folder.checkpoints_dir, final, keep)
     return size
 
 
@@ -83,7 +83,8 @@ def newest_checkpoint(folder: RunFolder) -> Path | None:
     return newest_whole(folder.checkpoints_dir, lambda _: None)
 
 
-def _keep_newest(folder: Path, newest: Path, keep: int) -> None:
+def keep_newest_checkpoints(folder: Path, newest: Path, keep: int) -> None:
+    """Delete checkpoints that are older than the `keep` newest, counted from one that has just arrived."""
     files = checkpoint_files(folder)
     for old in files[files.index(newest) + keep :]:
         old.unlink(missing_ok=True)
