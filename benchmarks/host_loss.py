@@ -8,8 +8,13 @@ cable is out), `disk` (its disk is gone: nothing can be written below its home a
 host's part is given away on purpose). After a loss the machines that are left must commit steps again; `status`,
 `report` and `stop` are asked of the new host, a machine joins late with its line, and where the old host can come back
 it must do so as an ordinary machine. Steps and samples are counted in the events of all machines: `steps_lost` are
-steps that were committed before the loss and are missing in the new host's files, `samples_twice` and `samples_missing`
-are those of the whole run.
+steps that were committed before the loss and are missing in the new host's files, `steps_twice` and `steps_not_whole`
+those of the whole run that all machines together trained more or less than once.
+
+    python -m benchmarks.host_loss --schedules 20 --json
+
+Seeded schedules of losses of the host, its successors and links, several at a time, on five machines in one run: no
+term has two hosts, and the run's steps are those of one process. See benchmarks.support.host_schedules.
 """
 
 import argparse
@@ -18,18 +23,17 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from benchmarks.support.committed import Committed, committed, committed_by, num_whole
 from benchmarks.support.gathering import Gathering
+from benchmarks.support.host_schedules import lose_hosts
 from benchmarks.support.lab_error import exit_on_lab_error
 from lab import LabError, Process
 from lab.cluster_file import load_cluster
-from potluck.core.errors import EventLogError
-from potluck.events.log import read_records
-from potluck.events.types import StepCommitted
 
 CLUSTERS = Path(__file__).parent.parent / "lab" / "clusters"
 CASES = ("killed", "frozen", "cut", "disk", "handover")
@@ -38,14 +42,8 @@ _BEFORE = 40
 _AFTER = 60
 _LATE = "late"
 _LONGEST_S = 120.0
+_COMMAND_S = 240.0  # on 0.13 of a core, which a worker uses too, Python alone takes most of a minute to begin
 RUN = "lost"
-
-
-class Committed(NamedTuple):
-    """A committed step, and when its worker wrote it down."""
-
-    time: float
-    step: StepCommitted
 
 
 class HostLoss:
@@ -108,13 +106,7 @@ class HostLoss:
 
     def _wait_for_copies(self) -> None:
         """Until the successors have copied the host's state: right after a join they have not."""
-
-        def are_there() -> bool:
-            succession = self._gathering.status(self._host)["succession"]
-            copies = succession["copied"]
-            return len(succession["voters"]) == 1 + len(self._others) and bool(copies) and all(copies.values())
-
-        self._gathering.wait_until(are_there, "no successor has a copy", 60)
+        self._gathering.wait_for_copies(1 + len(self._others))
 
     def _lose(self, case: str) -> None:
         machine = self._gathering.lab[self._host]
@@ -160,7 +152,7 @@ class HostLoss:
 
         def is_there() -> bool:
             nonlocal found
-            code, output = self._gathering.run(self._others[-1], "status", "--json")
+            code, output = self._gathering.run(self._others[0], "status", "--json", timeout_s=_COMMAND_S)
             found = str(json.loads(output)["host"]) if code == 0 else ""
             return found not in ("", self._host)
 
@@ -179,7 +171,7 @@ class HostLoss:
         return True
 
     def _works(self, machine: str, *words: str) -> bool:
-        code, output = self._gathering.run(machine, *words)
+        code, output = self._gathering.run(machine, *words, timeout_s=_COMMAND_S)
         if code:
             print(f"potluck {' '.join(words)} on {machine}: {output}", file=sys.stderr)
         return code == 0
@@ -193,28 +185,18 @@ class HostLoss:
         """Every step committed before is in the new host's files; every sample of every step counts once."""
         there = self._gathering.place(new_host) / "home" / "runs" / RUN
         kept = {one.step.step for file in there.glob("events/*.jsonl") for one in committed(file)}
-        samples: dict[tuple[int, int], int] = defaultdict(int)
-        wanted: dict[int, int] = {}
-        for name in (self._host, *self._others, _LATE):
-            for one in self._records(name):
-                step = one.step
-                samples[step.step, step.quorum_id] += step.own_samples
-                wanted[step.step] = step.samples
-        whole = {step: [q for (s, q), n in samples.items() if s == step and n == wanted[step]] for step in wanted}
+        machines = (self._host, *self._others, _LATE)
+        whole = num_whole(one.step for name in machines for one in self._records(name))
         return {
-            "steps": len(wanted),
-            "steps_lost": len(before - kept) + len(set(range(1, max(wanted) + 1)) - set(wanted)),
-            "steps_missing_at_new_host": len(set(wanted) - kept),
-            "steps_twice": sum(len(quorums) > 1 for quorums in whole.values()),
-            "steps_not_whole": sum(not quorums for quorums in whole.values()),
+            "steps": len(whole),
+            "steps_lost": len(before - kept) + len(set(range(1, max(whole) + 1)) - set(whole)),
+            "steps_missing_at_new_host": len(set(whole) - kept),
+            "steps_twice": sum(number > 1 for number in whole.values()),
+            "steps_not_whole": sum(number == 0 for number in whole.values()),
         }
 
     def _records(self, machine: str) -> list[Committed]:
-        place = self._gathering.place(machine)
-        folders = [place / "home" / "runs" / RUN, place / "experiments" / RUN, place / "experiments.gone" / RUN]
-        files = [file for folder in folders for file in folder.glob(f"events/{machine}-*.jsonl")]
-        found = {(one.time, one.step.step): one for file in files for one in committed(file)}
-        return list(found.values())
+        return committed_by(self._gathering, machine, RUN)
 
     def _committed(self, machines: list[str]) -> set[int]:
         return {one.step.step for name in machines for one in self._records(name)}
@@ -223,14 +205,6 @@ class HostLoss:
         self._gathering.wait_until(
             lambda: max(self._committed(self._others), default=0) >= step, f"no step {step}", _LONGEST_S
         )
-
-
-def committed(file: Path) -> list[Committed]:
-    """The committed steps in an event file; none while it cannot be read."""
-    try:
-        return [Committed(one.time, one.event) for one in read_records(file) if isinstance(one.event, StepCommitted)]
-    except (EventLogError, OSError):  # it is being written, or its disk is gone
-        return []
 
 
 def measure(cluster: str, case: str) -> dict[str, Any]:
@@ -259,7 +233,8 @@ def measure(cluster: str, case: str) -> dict[str, Any]:
 def is_good(figures: dict[str, Any], stall_s: float = STALL_S) -> bool:
     """Whether the case met its bars."""
     works = all(figures.get(name) for name in ("status", "report", "stop", "late_join"))
-    laws = all(figures.get(name) == 0 for name in ("steps_lost", "steps_twice", "steps_not_whole"))
+    counted = ("steps_lost", "steps_missing_at_new_host", "steps_twice", "steps_not_whole")
+    laws = all(figures.get(name) == 0 for name in counted)
     return works and laws and figures["stall_s"] <= stall_s and figures["returned"] is not False
 
 
@@ -269,9 +244,15 @@ def main() -> None:
     parser.add_argument("--cluster", default="laptops,mixed")
     parser.add_argument("--case", default=",".join(CASES))
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
+    parser.add_argument("--schedules", type=int, help="this many seeded schedules in place of the cases")
+    parser.add_argument("--seed", type=int, default=1, help="of the first schedule")
     options = parser.parse_args()
     rows = []
     with exit_on_lab_error():
+        if options.schedules:
+            figures = lose_hosts(range(options.seed, options.seed + options.schedules))
+            print(json.dumps({"benchmark": "host_loss", **asdict(figures)}))
+            sys.exit("; ".join(figures.broken()) or 0)
         for cluster in options.cluster.split(","):
             for case in options.case.split(","):
                 rows.append(measure(cluster, case))

@@ -1,13 +1,15 @@
 """What one lighthouse holds: the time of a quorum, bytes and processor time, with 10, 100 and 1,000 members.
 
     python -m benchmarks.lighthouse --members 1000 --json
+    python -m benchmarks.lighthouse --members 1000 --heartbeat-timeout 30 --json
 
 The lighthouse is the one that a host starts, in a process of its own. Members are threads in a few processes; each has
 a connection of its own, sends heartbeats as often as a worker does, and asks for quorums by the same requests as a
 worker's manager. A quorum's time is from the last member's request to the last answer; in a run it passes while workers
 compute. Bytes are those on the loopback interface, both ways, headers included. Where the members cannot send their
 heartbeats on time on this computer (`heartbeats_per_s`), the processor time of one heartbeat is what to multiply; and a
-member whose heartbeats came late is left out of a quorum and waits for the next (`unanswered`).
+member whose heartbeats came late is left out of a quorum and waits for the next (`unanswered`). With a longer
+`--heartbeat-timeout` members send heartbeats less often while they wait, and what is left is the quorum's own work.
 """
 
 import argparse
@@ -29,11 +31,12 @@ import psutil
 from benchmarks.support.free_port import free_port
 
 HEARTBEAT_S = 0.15
-ALIVE_S = 0.4
+ALIVE = 0.4  # of the heartbeat timeout
 PROCESSES = 4
 QUORUMS = 5
 TIMEOUT = timedelta(seconds=15)
 SIZES = (10, 100)
+LIGHTHOUSE = str(Path(__file__).parent / "support/lighthouse.py")
 
 
 def main() -> None:
@@ -41,21 +44,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--members", type=int, default=1000, help="the largest size; 10 and 100 are measured too")
     parser.add_argument("--seconds", type=float, default=5.0, help="of heartbeats alone")
+    parser.add_argument("--heartbeat-timeout", type=float, default=1.0, help="seconds until a silent member is lost")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
+    os.environ["RUST_LOG"] = "off"  # else every member's client prints a line
     rows = []
     for size in [*(size for size in SIZES if size < options.members), options.members]:
-        rows.append(measure(size, options.seconds))
+        rows.append(measure(size, options.seconds, options.heartbeat_timeout))
         print(", ".join(f"{name} {value:g}" for name, value in rows[-1].items()), flush=True)
     if options.json:
         print(json.dumps({"benchmark": "lighthouse", **rows[-1], "rows": rows}))
 
 
-def measure(members: int, seconds: float) -> dict[str, float]:
+def measure(members: int, seconds: float, heartbeat_timeout_s: float) -> dict[str, float]:
     """One lighthouse with so many members."""
     bind = f"127.0.0.1:{free_port()}"
     lighthouse = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "support/lighthouse.py"), "--bind", bind],
+        [sys.executable, LIGHTHOUSE, "--bind", bind, "--heartbeat-timeout", str(heartbeat_timeout_s)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
@@ -65,7 +70,7 @@ def measure(members: int, seconds: float) -> dict[str, float]:
     try:
         for number, count in enumerate(counts):
             here, there = context.Pipe()
-            crews.append(context.Process(target=crew, args=(there, bind, number, count)))
+            crews.append(context.Process(target=crew, args=(there, bind, number, count, ALIVE * heartbeat_timeout_s)))
             crews[-1].start()
             pipes.append(here)
         for pipe in pipes:
@@ -136,9 +141,8 @@ def seen(process: psutil.Process) -> dict[str, float]:
     }
 
 
-def crew(pipe: Any, bind: str, number: int, count: int) -> None:
+def crew(pipe: Any, bind: str, number: int, count: int, alive_s: float) -> None:
     """One process of members: a thread each, which does what the orders on the pipe say."""
-    os.environ["RUST_LOG"] = "off"
     from torchft.coordination import LighthouseClient  # noqa: PLC0415  spawned processes only
 
     names = [f"m{number}-{index}" for index in range(count)]
@@ -151,7 +155,7 @@ def crew(pipe: Any, bind: str, number: int, count: int) -> None:
         what, seconds = order
         done: list[Any] = [None] * count
         ended = threading.Event()
-        heart = threading.Thread(target=keep_alive, args=(members, ended))
+        heart = threading.Thread(target=keep_alive, args=(members, alive_s, ended))
         if what == "quorum":
             heart.start()
         work = [
@@ -173,14 +177,14 @@ def crew(pipe: Any, bind: str, number: int, count: int) -> None:
             pipe.send((*times, count - len(answered)))
 
 
-def keep_alive(members: list[tuple[str, Any]], ended: threading.Event) -> None:
+def keep_alive(members: list[tuple[str, Any]], alive_s: float, ended: threading.Event) -> None:
     """Heartbeats of all members while they wait for a quorum, often enough that nobody is taken for lost."""
     while not ended.is_set():
         began = time.monotonic()
         client = members[0][1]
         for name, _ in members:
             client.heartbeat(name, TIMEOUT)
-        ended.wait(max(0.0, ALIVE_S - (time.monotonic() - began)))
+        ended.wait(max(0.0, alive_s - (time.monotonic() - began)))
 
 
 def beat(done: list[Any], index: int, client: Any, name: str, seconds: float) -> None:

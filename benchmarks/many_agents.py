@@ -88,6 +88,7 @@ def measure(folder: Path, options: argparse.Namespace) -> dict[str, object]:
                 threads += machine.start(options.events)
                 gates.add(machine)
             wait_for(group, 1, READY_S)
+            print(f"{first + len(group)} of them ask for orders after {time.monotonic() - began:.1f} s", flush=True)
         wait_for(machines, len(machines), READY_S)
         ready_s = time.monotonic() - began - joined_s
         print(f"{len(machines)} machines know each other after {ready_s:.1f} s", flush=True)
@@ -170,7 +171,9 @@ def wait_for(machines: Sequence[JoinedMachine], number: int, at_most_s: float) -
         if time.monotonic() - began > at_most_s:
             knows = sorted(len(machine.members) for machine in machines)
             met = Counter(trouble for machine in machines for trouble in machine.troubles)
-            sys.exit(f"after {at_most_s:.0f} s machines know {knows} of {number}; what they met: {met}")
+            complaint = f"after {at_most_s:.0f} s machines know {knows} of {number}; what they met: {met}"
+            print(complaint, flush=True)  # now: ending so many machines takes a while
+            sys.exit(1)
         time.sleep(0.1)
     return time.monotonic() - began
 

@@ -2,10 +2,14 @@
 
     python -m benchmarks.overlap --json
 
-Two equal workers take turns, step by step, between three things: a Potluck step from the batch in hand, the same
-computation without an exchange (the slower worker's, whom the other would wait for), and nothing but the exchange of as
-many bytes. What could be hidden is the shorter of exchange and backward; what is hidden is computation plus exchange
-minus Potluck's step. An exchange alone meets idle computers, so it is the fastest that the link allows.
+Two equal workers take turns, step by step, between four things: a Potluck step from the batch in hand, the same step
+of bare DDP with buckets of 1 MB, the same computation without an exchange (the slower worker's, whom the other would
+wait for), and nothing but the exchange of as many bytes. What could be hidden is the shorter of exchange and backward;
+what is hidden is computation plus exchange minus the step. An exchange alone meets idle computers, so it is the fastest
+that the link allows; bare DDP shows what computers leave for it that compute.
+
+`computing` and `waiting` are the parts of Potluck's step on the first worker, as the run's events have them: what
+computing takes longer than `compute` is the processor that the exchange needs meanwhile, encryption included.
 """
 
 import argparse
@@ -30,6 +34,7 @@ from torch.distributed import (  # type: ignore[attr-defined]
     init_process_group,
 )
 from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import TensorDataset
 
 import potluck
@@ -48,7 +53,7 @@ BAR = 0.6
 def main() -> None:
     """Measure, print, and end with one JSON line if asked; exit 1 where the bar is missed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--steps", type=int, default=13)
     parser.add_argument("--batch", type=int, default=36000, help="global batch")
     parser.add_argument("--rate", type=int, default=100, help="of both machines' links, Mbit/s")
     parser.add_argument("--json", action="store_true")
@@ -61,13 +66,17 @@ def main() -> None:
     times = measure(options)
     medians = {name: statistics.median(values) for name, values in times.items()}
     could = min(medians["exchange"], medians["backward"])
-    hidden = medians["compute"] + medians["exchange"] - medians["step"]
     for name, value in medians.items():
-        print(f"  {name:9} {value * 1e3:7.1f} ms")
-    print(f"  hidden    {hidden * 1e3:7.1f} of {could * 1e3:.1f} ms that could be: {hidden / could:.2f} (bar {BAR})")
+        print(f"  {name:10} {value * 1e3:7.1f} ms")
+    ratios = {}
+    for name, step in (("hidden", "step"), ("ddp_hidden", "ddp_step")):
+        hidden = medians["compute"] + medians["exchange"] - medians[step]
+        ratios[name] = hidden / could
+        print(f"  {name:10} {hidden * 1e3:7.1f} of {could * 1e3:.1f} ms that could be: {ratios[name]:.2f} (bar {BAR})")
     if options.json:
-        print(json.dumps({**{f"{k}_s": v for k, v in medians.items()}, "hidden_ratio": hidden / could}))
-    sys.exit(hidden / could < BAR)
+        figures = {f"{k}_s": v for k, v in medians.items()} | {f"{k}_ratio": v for k, v in ratios.items()}
+        print(json.dumps(figures))
+    sys.exit(ratios["hidden"] < BAR)
 
 
 def measure(options: argparse.Namespace) -> dict[str, list[float]]:
@@ -75,14 +84,18 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     machines = "machines: [{name: oak, cores: 1, link: 1gbit}, {name: elm, cores: 1, link: 1gbit}]"
     twins = parse_cluster(machines, source="overlap", name="twins")
     with tempfile.TemporaryDirectory() as scratch, Lab(twins) as lab:
-        first = lab.machines[0].address
-        arguments = ["--steps", options.steps, "--batch", options.batch, "--first", first]
+        first = lab.machines[0]
+        arguments = ["--steps", options.steps, "--batch", options.batch, "--first", first.address]
         crew = LabCrew(lab, Path(scratch), arguments, expected=2, module="benchmarks.overlap")
         for machine in lab.machines:
             machine.limit_rate(options.rate * 1_000_000)
             crew.start(machine.name, POTLUCK_SHARE="1", GLOO_SOCKET_IFNAME="eth0")
         wait_for_all(crew.workers.values(), 300)
-        return msgspec.json.decode(crew.result(lab.machines[0].name).read_bytes(), type=dict[str, list[float]])
+        times = msgspec.json.decode(crew.result(first.name).read_bytes(), type=dict[str, list[float]])
+        timings = [step.timing for step in crew.steps(first.name)[WARM_UP_STEPS:] if step.timing]
+        times["computing"] = [timing.compute_s for timing in timings]
+        times["waiting"] = [timing.exchange_wait_s for timing in timings]
+        return times
 
 
 def work(options: argparse.Namespace) -> None:
@@ -95,7 +108,8 @@ def work(options: argparse.Namespace) -> None:
     alone = copy.deepcopy(model)
     alone_optimizer = torch.optim.SGD(alone.parameters(), lr=0.001)
     bytes_of_gradients = torch.zeros(sum(parameter.numel() for parameter in model.parameters()))
-    times: dict[str, list[float]] = {"step": [], "compute": [], "backward": [], "exchange": []}
+    bare, bare_optimizer = None, None
+    times: dict[str, list[float]] = {"step": [], "ddp_step": [], "compute": [], "backward": [], "exchange": []}
     with potluck.start("run", device="cpu", load_balance_policy="static") as run:
         prepared, optimizer = run.prepare(model, torch.optim.SGD(model.parameters(), lr=0.001))
         loader = run.loader(data, global_batch=options.batch)
@@ -104,10 +118,16 @@ def work(options: argparse.Namespace) -> None:
                 since = time.monotonic()
                 if run.step == 0 and epoch == 0:
                     meet(options.first)
+                    bare = DistributedDataParallel(copy.deepcopy(alone), bucket_cap_mb=1)
+                    bare_optimizer = torch.optim.SGD(bare.parameters(), lr=0.001)
                 run.backward(cross_entropy(prepared(batch), wanted))
                 optimizer.step()
                 optimizer.zero_grad()
                 times["step"].append(time.monotonic() - since)
+                barrier()
+                assert bare is not None
+                assert bare_optimizer is not None
+                times["ddp_step"].append(compute(bare, bare_optimizer, batch, wanted)[0])
                 barrier()
                 slowest = torch.tensor(compute(alone, alone_optimizer, batch, wanted))
                 all_reduce(slowest, ReduceOp.MAX)

@@ -181,7 +181,8 @@ def train(machines: LabMachines, homes: dict[str, Path], folder: Path, workload:
     lighthouse = host.start([*LIGHTHOUSE, "--bind", f"{host.address}:{PORT}"])
     command = [
         *(*POTLUCK, "train", "--experiment-name", "run", "--dataset", "synthetic_image", *workload.options, *wishes),
-        *("--max-steps", str(workload.steps), "--num-samples", str(workload.batch * 8), "--epochs", "1000"),
+        # All steps are of one epoch: at the end of an epoch steps take longer, and medians would be of fewer steps.
+        *("--max-steps", str(workload.steps), "--num-samples", str(workload.batch * workload.steps), "--epochs", "1"),
         *("--device", "cpu"),
     ]
 

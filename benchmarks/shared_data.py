@@ -40,6 +40,9 @@ def main() -> None:
     parser.add_argument("--kind", choices=("files", "one"), default="files", help="many files of 100 kB, or one file")
     parser.add_argument("--rate", default="1gbit", help="of every machine's link")
     parser.add_argument("--kill-at", type=float, default=0.3, help="how much of the data fern has when it is killed")
+    parser.add_argument(
+        "--joined-for", type=float, default=20.0, help="seconds before the run; half a core imports torch for eight"
+    )
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
     with exit_on_lab_error(), tempfile.TemporaryDirectory() as scratch:
@@ -67,6 +70,7 @@ def measure(scratch: Path, options: argparse.Namespace) -> dict[str, float]:
     with Gathering(scratch, f"machines:\n{machines}") as lab:
         lab.host().expect("rosa is here", 60)
         agents = lab.join_all(*GETTING)
+        time.sleep(options.joined_for)
         shutil.copy(SCRIPT, lab.place("rosa") / f"{RUN}.py")
         found = first_run(lab, agents, samples, options)
         changed = next((lab.place("lily") / "home" / "data").glob("*/seen/samples/**/*.bin"))

@@ -2,11 +2,14 @@
 
     python -m benchmarks.soak --minutes 10 --seed 3
     python -m benchmarks.soak --minutes 10 --cluster crawl --exchange int4 --keep-lighthouse
+    python -m benchmarks.soak --hours 2 --json
 
 Fails if no step commits for 30 s, if a step is missing, if a machine that nobody touched is taken for lost, or, without
 a code, if the losses or the parameters at the end differ from one undisturbed process. The first machine of the lab
 cluster holds the lighthouse, which is restarted as well; for some seconds after that, any machine may be lost. With
 --keep-lighthouse every loss of a machine must come from a fault of its own.
+
+With --hours five machines have joined a host, and more goes wrong: benchmarks.support.long_soak.
 """
 
 import argparse
@@ -24,6 +27,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.support import long_soak
 from benchmarks.support.crew import LabCrew, largest_difference, read_parameters, start_alone
 from lab import Lab
 from potluck.events.log import read_records
@@ -135,12 +139,18 @@ def main() -> None:
     """Soak, check, print what happened, and end with one JSON line if asked; exit 1 if a law broke."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument("--hours", type=float, help="five machines and a host, with everything that can go wrong")
+    parser.add_argument("--keep", type=Path, help="with --hours: a new folder that gets what the machines left")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--cluster", default="laptops", help="a lab cluster of rosa, lily and fern")
     parser.add_argument("--exchange", default="exact", choices=["exact", "fp16", "int8", "int4"])
     parser.add_argument("--keep-lighthouse", action="store_true", help="never kill the lighthouse")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.hours:
+        long = long_soak.soak_long(options.hours, options.seed, options.keep)
+        print(json.dumps(asdict(long), indent=None if options.json else 2))
+        sys.exit("; ".join(long_soak.laws_broken(long)) or 0)
     figures = soak(
         options.minutes,
         options.seed,

@@ -206,6 +206,10 @@ class Machine:
             num_oom_kills=self._cgroup.num_oom_kills(),
         )
 
+    def pids(self) -> list[int]:
+        """The processes that the machine has now, by the box's numbers."""
+        return self._cgroup.processes()
+
     def _popen(
         self, command: Sequence[str], env: Mapping[str, str], cwd: str | Path | None, *, captured: bool
     ) -> subprocess.Popen[bytes]:

@@ -116,6 +116,16 @@ class Gathering:
         """How every two machines reach each other."""
         return {"-".join(sorted(link["machines"])): link["way"] for link in self.status()["links"]}
 
+    def wait_for_copies(self, num_machines: int) -> None:
+        """Until all machines have a vote, and the successors a copy of rosa's state."""
+
+        def are_there() -> bool:
+            succession = self.status()["succession"]
+            copies = succession["copied"]
+            return len(succession["voters"]) == num_machines and bool(copies) and all(copies.values())
+
+        self.wait_until(are_there, "no successor has a copy", 90)
+
     def home_run(self, run: str) -> Path:
         """The run's folder on the host."""
         return self.place("rosa") / "experiments" / run

@@ -10,7 +10,9 @@ import json
 import socket
 import threading
 import time
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -38,10 +40,12 @@ class JoinedMachine:
         home = Home(folder)
         self.name = name
         self.identity = load_or_make(home.identity_dir)
-        self.listener = socket.create_server((HERE, 0))
+        self.listener = socket.socket()
+        self.listener.bind((HERE, 0))  # it listens once this machine's gate is there; until then it refuses
         self.port: int = self.listener.getsockname()[1]
         self._membership = self._enter(invitation, home, seen)
         self.members: list[str] = []
+        self._known: dict[str, dict[str, Any]] = {}
         with HostClient.of(self._membership) as client:
             client.ask("POST", "/report", self._report())
         self._run = run
@@ -88,14 +92,19 @@ class JoinedMachine:
                 self.num_polls += 1
                 if orders["digest"] != known:
                     known = orders["digest"]
-                    self._take(orders["gate"])
+                    self._take(orders["gate"], orders.get("member_changes"))
 
-    def _take(self, gate: dict[str, list[dict[str, object]]]) -> None:
+    def _take(self, gate: dict[str, Any], changes: dict[str, Any] | None) -> None:
         now = time.monotonic()
-        self.members = [str(member["machine"]) for member in gate["members"]]
-        for name in self.members:
-            self.heard_at.setdefault(name, now)
-        wanted = [one for one in gate["members"] if one["machine"] in (self.name, gate["host"])]
+        if changes is None:
+            self._known = {}
+        for member in gate["members"] if changes is None else changes["changed"]:
+            self._known[member["machine"]] = member
+            self.heard_at.setdefault(member["machine"], now)
+        for name in [] if changes is None else changes["gone"]:
+            self._known.pop(name, None)
+        self.members = list(self._known)
+        wanted = [self._known[name] for name in (self.name, gate["host"]) if name in self._known]
         told = {"machine": self.name, "host": gate["host"], "block": gate["block"], "members": wanted}
         self.gate_settings = msgspec.convert({"type": "Settings", **told}, Settings)
 
@@ -106,17 +115,16 @@ class JoinedMachine:
                 path = f"/runs/{self._run}/files?file={name}&offset={offset}"
                 return int(json.loads(client.send("POST", path, data))["size"])
 
-            shipper, told, due = Shipper(self._folder, send), None, 0.0
+            shipper, told, due = Shipper(self._folder, send), self.members, 0.0
             while not self._is_over.wait(SHIP_EVERY_S):
                 try:
                     due += events_per_s * SHIP_EVERY_S
                     self._write(int(due))
                     due -= int(due)
                     shipper.ship()
-                    report = self._report()
-                    if report != told:
-                        client.ask("POST", "/report", report)
-                        told = report
+                    if (members := self.members) is not told:
+                        client.ask("POST", "/report", self._report())
+                        told = members
                 except MeetingError as error:
                     self.troubles.append(error.args[0])
             try:
@@ -126,7 +134,7 @@ class JoinedMachine:
                 self.troubles.append(error.args[0])
 
     def _report(self) -> Report:
-        links = [LinkReport(machine=other, way="direct", round_trip_s=0.001) for other in self.members]
+        links = [_direct_link(other) for other in self.members]
         return Report(devices=["cpu"], reach=Reach(addresses=[HERE], port=self.port), links=links)
 
     def _write(self, number: int) -> None:
@@ -136,6 +144,11 @@ class JoinedMachine:
                 record = Record(sequence=self.num_events, time=time.time(), event=event)
                 file.write(msgspec.json.encode(record) + b"\n")
                 self.num_events += 1
+
+
+@cache  # real machines make their reports each on a processor of its own
+def _direct_link(machine: str) -> LinkReport:
+    return LinkReport(machine=machine, way="direct", round_trip_s=0.001)
 
 
 class Gates:
@@ -166,6 +179,7 @@ class Gates:
                 if machine.gate_settings is None:
                     continue
                 if machine.name not in gates:
+                    machine.listener.listen()
                     gates[machine.name] = Gate(machine.identity, [machine.listener], lambda: None)
                     tasks.append(asyncio.ensure_future(gates[machine.name].listen()))
                 gates[machine.name].update(machine.gate_settings)

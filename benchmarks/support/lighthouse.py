@@ -13,8 +13,9 @@ def main() -> None:
     """Keep it lit until a signal ends this process."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bind", required=True, help="address and port")
+    parser.add_argument("--heartbeat-timeout", type=float, default=1.0, help="seconds until a silent member is lost")
     options = parser.parse_args()
-    server = start_lighthouse(options.bind)
+    server = start_lighthouse(options.bind, heartbeat_timeout_ms=round(1000 * options.heartbeat_timeout))
     signal.pause()
     server.shutdown()
 

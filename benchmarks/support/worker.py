@@ -26,12 +26,7 @@ def main() -> None:
     parser.add_argument("--exchange", default="exact", help="how gradients travel")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    generator = torch.Generator().manual_seed(1)
-    inputs = torch.randn(NUM_SAMPLES, NUM_FEATURES, generator=generator, dtype=torch.float64)
-    data = TensorDataset(inputs, inputs[:, :10].argmax(1))
-    torch.manual_seed(2)
-    model = nn.Sequential(nn.Linear(NUM_FEATURES, 256), nn.ReLU(), nn.Linear(256, 10)).double()
-    inner = torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
+    data, model, inner = make_problem(NUM_SAMPLES, NUM_FEATURES, hidden=256)
     # A model so small is trained fastest by one machine alone; here all must stay.
     with potluck.start("run", device="cpu", keep=["rosa", "lily", "fern"], exchange=options.exchange) as run:
         prepared, optimizer = run.prepare(model, inner)
@@ -44,6 +39,16 @@ def main() -> None:
                 time.sleep(options.pause)
                 print(f"step {run.step}", flush=True)
         torch.save([parameter.detach() for parameter in model.parameters()], options.result)
+
+
+def make_problem(num_samples: int, num_features: int, hidden: int) -> tuple[TensorDataset, nn.Module, torch.optim.SGD]:
+    """A dataset, an MLP in float64 that can learn it, and its optimizer; the same in every process."""
+    generator = torch.Generator().manual_seed(1)
+    inputs = torch.randn(num_samples, num_features, generator=generator, dtype=torch.float64)
+    data = TensorDataset(inputs, inputs[:, :10].argmax(1))
+    torch.manual_seed(2)
+    model = nn.Sequential(nn.Linear(num_features, hidden), nn.ReLU(), nn.Linear(hidden, 10)).double()
+    return data, model, torch.optim.SGD(model.parameters(), lr=0.02, momentum=0.9)
 
 
 if __name__ == "__main__":

@@ -20,8 +20,8 @@ def gathering(tmp_path):
         yield found
 
 
-def gather(gathering):
-    host = gathering.host()
+def gather(gathering, *host_options):
+    host = gathering.host(*host_options)
     host.expect("rosa is here", 60)
     return host, gathering.join_all("lily", "fern")
 
@@ -96,7 +96,8 @@ def test_direct_gradients_that_a_firewall_drops_leave_one_machine_out_and_the_ot
 
 @pytest.mark.real_world
 def test_ctrl_c_ends_every_command_in_time_while_the_host_is_frozen(gathering):
-    _, agents = gather(gathering)
+    # No successor: the commands have nobody else to ask.
+    _, agents = gather(gathering, "--no-successor")
     train = gathering.start("lily", "train", *LONG)
     gathering.wait_for_step("long", 20)
     gathering.lab["rosa"].freeze()

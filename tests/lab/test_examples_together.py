@@ -29,6 +29,7 @@ def gathering(request, tmp_path_factory):
     with request.param(tmp_path_factory.mktemp("examples"), PAIR) as gathering:
         gathering.host().expect("rosa is here", 60)
         gathering.join("lily")
+        gathering.wait_for_copies(2)  # what lily starts as a successor is not what a test leaves behind
         yield gathering
 
 

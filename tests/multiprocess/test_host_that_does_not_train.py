@@ -5,6 +5,7 @@ import json
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -55,3 +56,32 @@ def test_the_run_goes_on_for_the_host_too_and_mlflow_has_one_run(workplace, mlfl
     name, status, model, steps = json.loads(read.stdout)
     assert (name, status, model) == (RUN, "KILLED", "simple_cnn")
     assert steps == list(range(1, row.state.step + 1))  # every step once, although two workers told of it
+
+
+def test_a_replaced_host_without_a_worker_votes_and_may_be_the_host_again(workplace):
+    host = RealHost(free_port())
+    lily = Command("join", host.invitation, "--name", "lily", "--devices", "cpu", home="lily")
+    deadline = time.monotonic() + 90
+
+    def ask_until(there, *words):
+        while True:
+            code, output = Command(*words).finish(60)
+            if code == 0 and there(output):
+                return
+            assert time.monotonic() < deadline, output
+
+    def is_a_successor(output):
+        status = json.loads(output)
+        kept = status["succession"]
+        return status["host"] == "lily" and "rosa" in kept["voters"] and kept["copied"].get("rosa", 0) > 0
+
+    try:
+        lily.wait_for("waiting for work")
+        ask_until(bool, "handover", "lily")
+        ask_until(is_a_successor, "status", "--json")
+        ask_until(bool, "handover", "rosa")
+        ask_until(lambda output: json.loads(output)["host"] == "rosa", "status", "--json")
+    finally:
+        lily.signal(signal.SIGINT)
+        lily.finish(60)
+        host.end()

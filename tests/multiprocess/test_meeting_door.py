@@ -252,12 +252,13 @@ class Attending:
         self._thread.start()
 
     def _listen(self):
-        known = ""
+        known = None
         with HostClient.of(self.membership) as client:
             client.ask("POST", "/report", Report(reach=Reach(addresses=[HERE], port=self._gate.port)))
             while not self._done.is_set():
-                orders = client.ask_for(Orders, "POST", "/poll", PollRequest(known=known))
-                known = orders.digest
+                asked = PollRequest(known=known.digest if known else "")
+                orders = client.ask_for(Orders, "POST", "/poll", asked).complete(known)
+                known = orders
                 self._gate.update(as_settings(orders.gate, self.membership.machine))
                 self._visited.follow(orders.visits)
         self._visited.close()

@@ -17,9 +17,11 @@ LARGE_CLASSES = {
     "Assignment": "one field for each thing that a machine has to know of its part in a run; no behaviour",
     "Facts": "one field for each fact that the doctor's checks read; no behaviour",
     "Launch": "one field for each environment variable that a worker is started with; no behaviour",
+    "Member": "one field for each thing that a worker says of itself when a group forms; no behaviour",
     "RunOptions": "one field for each option of a run, which help, files and potluck.start share; no behaviour",
     "RunRecord": "one field for each entry of a run's file on the host's disk, which later versions read; no behaviour",
     "RunState": "one field for each figure that a worker's events add up to; changed by events.state.apply only",
+    "StoredProfile": "one field for each entry of a profile's file, which later versions read; no behaviour",
 }
 PROBES = "potluck.probes."
 

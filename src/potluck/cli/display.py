@@ -175,7 +175,7 @@ class TrainingDisplay:
 def show_training(
     *,
     is_shown: bool,
-    runs_dir: Path | None = None,
+    runs_dir: "Callable[[], Path] | None" = None,
     resume_with: str = "",
     read_account: "Callable[[RunState], Account | None] | None" = None,
 ) -> Iterator[TrainingDisplay]:
@@ -187,7 +187,7 @@ def show_training(
     finally:
         display.close()
         if display.state.run:
-            _sum_up(console, display.state, runs_dir or read_environment().runs_dir, resume_with)
+            _sum_up(console, display.state, runs_dir() if runs_dir else read_environment().runs_dir, resume_with)
             if read_account is not None and is_shown and display.state.step:
                 _print_account(console, display.state, read_account)
 

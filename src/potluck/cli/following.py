@@ -51,25 +51,20 @@ def attach_run(cluster: ClusterClient, run: dict[str, Any]) -> int:
 def _follow(cluster: ClusterClient, started: dict[str, Any], log_to: str | None, *, is_attached: bool) -> int:
     name = started["run"]
     is_given_up = threading.Event()
-    host, here = cluster.membership.host, cluster.membership.machine
-    runs_dir = str(Path(started["folder"]).parent)
-    folder = RunFolder(Path(runs_dir) / name if here == host else read_environment().runs_dir / name)
+    is_here = cluster.membership.machine == cluster.membership.host
+    folder = RunFolder((Path(started["folder"]).parent if is_here else read_environment().runs_dir) / name)
     with (
         open_outlet(log_to, folder, started["settings"]) as outlet,
         show_training(
             is_shown=True,
-            runs_dir=Path(runs_dir if here == host else f"{host}:{runs_dir}"),
+            runs_dir=lambda: _runs_dir(cluster, started),
             resume_with=_resume_with(started),
             read_account=lambda _: None if is_given_up.is_set() else cluster.account(name),
         ) as display,
     ):
         shown = _ShownRun(cluster, started, display, outlet)
-        display.say(f"run {name} on {_machines(started)}")
-        if started["is_direct"]:
-            display.say("gradients go from machine to machine in the open (--direct); all else goes through the gates")
-        if started["is_plain"]:
-            for line in plain_lines(started):
-                display.say(line)
+        for line in _first_lines(started):
+            display.say(line)
         if is_attached:
             display.hold_back(_LINES_BEFORE)
             interrupt = leaving_on_interrupt(name, display, is_given_up)
@@ -94,6 +89,22 @@ def _follow(cluster: ClusterClient, started: dict[str, Any], log_to: str | None,
     if started["state"] == "failed":
         raise shown.crashes.failure(started)
     return _exit_code(started["state"], shown.view.state)
+
+
+def _first_lines(started: dict[str, Any]) -> list[str]:
+    """Where the run is, and what to know about it before it begins."""
+    lines = [f"run {started['run']} on {_machines(started)}", started.get("warning", "")]
+    if started["is_direct"]:
+        lines.append("gradients go from machine to machine in the open (--direct); all else goes through the gates")
+    if started["is_plain"]:
+        lines += plain_lines(started)
+    return [line for line in lines if line]
+
+
+def _runs_dir(cluster: ClusterClient, run: dict[str, Any]) -> Path:
+    """Where the run's folder is now: the host may be another machine than at the run's start."""
+    membership, folder = cluster.membership, Path(run["folder"]).parent
+    return folder if membership.machine == membership.host else Path(f"{membership.host}:{folder}")
 
 
 class _ShownRun:

@@ -47,6 +47,7 @@ def join(
     from potluck.meeting.access.gating import bind_gate
     from potluck.meeting.client.joining import changed_versions, check_known, come_back
     from potluck.meeting.client.joining import join as join_host
+    from potluck.meeting.client.returning import host_of_now, served_by_a_successor
     from potluck.meeting.home import Home
 
     environment = read_environment()
@@ -59,7 +60,7 @@ def join(
             check_takes()
             invitation = find_invitation(line, home, status.tell, line_of_variable)
             membership = home.membership() if invitation is None else None
-            is_let_in = membership is None or come_back(membership)
+            is_let_in = membership is None or membership.is_of_own_host or come_back(membership)
             seen = look_here(status.tell)
             identity = load_or_make(home.identity_dir)
             check_known(identity, membership)
@@ -72,17 +73,34 @@ def join(
                 membership = join_host(
                     invitation, machine, home, seen, identity=identity, gate_port=gate.port, tell=status.tell
                 )
+                is_invited = membership.fingerprint == invitation.fingerprint.hex()
+                is_let_in = is_invited or membership.is_of_own_host or come_back(membership)
             assert membership is not None
-            where = f"{membership.host} ({membership.address}) as {membership.machine}"
-            status.tell(f"joined {where}" if is_let_in else f"waiting for {where}: it does not answer yet")
+            if not is_let_in and (followed := served_by_a_successor(home, membership)) is not None:
+                membership, is_let_in = followed, True
+            if membership.is_of_own_host:
+                membership = host_of_now(home, membership, gate, identity)
+            status.tell(_joined_line(membership, is_let_in=is_let_in))
             if gate.port != DEFAULT_PORT and port is None:
                 status.tell(f"port {DEFAULT_PORT} is taken here: others dial this machine at port {gate.port}")
             if not service:
-                gate.start()
                 _work(home, membership, gate, chosen, threads, status)
         if service:
             words = service_units.as_words({"--devices": devices, "--threads": threads, "--port": port})
             service_units.install(service_units.JOIN, ["join", *words], home)
+
+
+def _joined_line(membership: "HostMembership", *, is_let_in: bool) -> str:
+    if membership.is_of_own_host:
+        return "no other machine has taken this machine's place: it is the host again"
+    where = f"{membership.host} ({membership.address}) as {membership.machine}"
+    if is_let_in:
+        return f"joined {where}"
+    return (
+        f"waiting for {where}: it does not answer yet\n"
+        "  if another machine is the host by now: on that one: cat ~/.potluck/host/invitation.txt; then here: "
+        "potluck join p1-..., with that line"
+    )
 
 
 def _work(
@@ -99,10 +117,12 @@ def _work(
     from potluck.cli.service_units import JOIN
     from potluck.meeting.agent.agent import Agent
 
+    gate.start()
     agent = Agent(
         home,
         membership,
         gate=gate,
+        serves=True,
         devices=devices,
         threads=threads,
         tell=status.tell,

@@ -11,6 +11,7 @@ from potluck.cli.terminal import Console
 from potluck.core.errors import MeetingError
 from potluck.meeting.access.invitation import Invitation, read_invitation, read_token
 from potluck.meeting.client.discovery import HeardHost, hear_hosts
+from potluck.meeting.client.returning import was_host
 from potluck.meeting.home import Home, HostMembership
 
 _LINE_EVERY_S = 10.0
@@ -69,6 +70,9 @@ def find_invitation(
             return invitation
     if membership is not None and not membership.is_of_own_host:
         tell(f"this machine knows {membership.host} ({membership.address}:{membership.port})")
+        return None
+    if membership is not None and was_host(home, membership):
+        tell("this machine was the host; asking the other machines who is the host now")
         return None
     tell("listening for hosts on this network")
     hosts = hear_hosts()

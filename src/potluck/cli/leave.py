@@ -19,7 +19,7 @@ def leave(
     home = Home(read_environment().home)
     with ClusterClient(home) as cluster:
         machine = name or cluster.membership.machine
-        cluster.leave(machine)
+        warning = cluster.leave(machine)
     host, is_this = cluster.membership.host, machine == cluster.membership.machine
     with_line = f"the line that potluck host prints on {host}"
     back = "come back with: potluck join" if is_this else f"to come back it needs {with_line}"
@@ -29,6 +29,8 @@ def leave(
     if as_json:
         import json
 
-        print(json.dumps({"machine": machine, "leaves": True}))
+        print(json.dumps({"machine": machine, "leaves": True, "warning": warning}))
     else:
         say(f"{machine} leaves; {back}")
+        if warning:
+            say(warning)

@@ -71,7 +71,7 @@ def plan(
     from potluck.core.machine_names import split_names
     from potluck.core.quantities import rate_bytes_per_s
     from potluck.measuring.imagined import with_wishes
-    from potluck.measuring.sources import make_cluster, read_links
+    from potluck.measuring.sources import differences, make_cluster, read_links
     from potluck.planning.backend_choice import explain_backend
     from potluck.planning.codes import CODES
     from potluck.planning.exchanges import RunTerms, with_code
@@ -82,7 +82,7 @@ def plan(
     name = f"{model}-{model_size or find_model(model).default_size}"
     measured = measured_profiles(profiles, name, mixed_precision, solo=solo)
     found = with_wishes(measured, add or [], split_names(without or []), batch=global_batch)
-    cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
+    cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]), measured=measured)
     kept = split_names(keep or [])
     outlook = look_ahead(
         with_code(cluster, exchange) if exchange in CODES else cluster,
@@ -103,9 +103,10 @@ def plan(
         loss_price=loss_price,
     )
     in_ring = [(one.machine, one.device) for one in found if one.machine not in outlook.plan.benched]
-    outlook = replace(outlook, exchange=exchange, lines=[*outlook.lines, *explain_backend(in_ring)])
+    unlike = differences(measured, exchange)
+    outlook = replace(outlook, exchange=exchange, lines=[*outlook.lines, *explain_backend(in_ring), *unlike])
     if add or without:
-        outlook = _compared(outlook, measured, found, exchange, link or [])
+        outlook = _compared(outlook, measured, found, split_names(without or []), exchange, link or [], kept)
     if as_json:
         import json
 
@@ -121,8 +122,10 @@ def _compared(
     outlook: "Outlook",
     measured: "Sequence[StoredProfile]",
     found: "Sequence[StoredProfile]",
+    left_out: "Sequence[str]",
     exchange: str,
     links: "Sequence[str]",
+    kept: "Sequence[str]",
 ) -> "Outlook":
     """The outlook, with a first line that says what the machines of --add and --without change."""
     from potluck.measuring.sources import make_cluster, read_links
@@ -137,8 +140,9 @@ def _compared(
         with_code(cluster, exchange) if exchange in CODES else cluster,
         outlook.plan.prediction.samples,
         outlook.plan.policy,
+        {*kept} & {*here},  # else a machine that is kept in one plan would be benched in the other
         num_steps=outlook.num_steps,
     )
-    now, then = ({profile.machine for profile in profiles} for profiles in (measured, found))
-    line = compare_with(before, outlook.plan, sorted(then - now), sorted(now - then))
+    added = sorted({profile.machine for profile in found} - ({*here} - {*left_out}))
+    line = compare_with(before, outlook.plan, added, sorted(left_out), exchange)
     return replace(outlook, before=before, lines=[line, *outlook.lines])

@@ -19,9 +19,12 @@ from potluck.cli.imagining import (
     Without,
     measured_profiles,
 )
+from potluck.cli.saying import warn
 
 if TYPE_CHECKING:
     from potluck.simulate.figures import Figures
+
+_MOST_NAMED = 8
 
 
 def simulate(
@@ -67,13 +70,13 @@ def simulate(
         list[str] | None,
         typer.Option(help="A lost machine: lily@180, or lily@180+30s; may be repeated.", show_default=False),
     ] = None,
-    pauses: Annotated[float, typer.Option(help="Pauses of 1 s, for each machine and hour.", min=0.0)] = 0.0,
+    pauses: Annotated[float, typer.Option(help="Pauses of 1 s, for each machine and hour.", min=0.0, max=1e6)] = 0.0,
     losses: Annotated[
-        float, typer.Option(help="Losses, for each machine and hour; back after a minute.", min=0.0)
+        float, typer.Option(help="Losses, for each machine and hour; back after a minute.", min=0.0, max=1e6)
     ] = 0.0,
     host: Annotated[str, typer.Option(help="The machine that is also the host.", show_default=False)] = "",
     cold: Annotated[bool, typer.Option("--cold", help="Workers begin without profiles, as in a first run.")] = False,
-    seed: Annotated[int, typer.Option(help="Of everything random.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of everything random.", min=0)] = 0,
     solo: Solo = False,
     as_json: AsJson = False,
 ) -> None:
@@ -98,7 +101,13 @@ def simulate(
     name = f"{model}-{model_size or find_model(model).default_size}"
     measured = measured_profiles(profiles, name, mixed_precision, solo=solo)
     found = with_wishes(measured, add or [], split_names(without or []), batch=global_batch)
-    cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]))
+    cluster = make_cluster(found, read_links(link or [], [one.machine for one in found]), measured=measured)
+    unknown = [name for name in cluster.machines if name not in cluster.links]
+    if unknown and len(cluster.machines) > 1:
+        warn(
+            f"nobody measured the link of {', '.join(unknown[:_MOST_NAMED])}: its exchange counts as free; measure the "
+            "links with potluck profile, or name one: --link NAME=100mbit"
+        )
     scenario = Scenario(
         cluster=with_usual_spread(cluster, spread),
         wanted=WantedRun(

@@ -25,3 +25,5 @@ def stop(
     else:
         at = "" if stopped["is_plain"] else f" at step {stopped['step']}"
         say(f"run {stopped['run']} is {stopped['state']}{at}")
+        if stopped.get("warning"):
+            say(stopped["warning"])

@@ -49,8 +49,10 @@ class KeptProcess(Generic[State]):
         return ()
 
     def start(self) -> None:
-        self._start()
-        self._thread.start()
+        """Start the process and keep it; nothing if that is done."""
+        if self._thread.ident is None:
+            self._start()
+            self._thread.start()
 
     def update(self, settings: msgspec.Struct) -> None:
         """Send the process new settings."""

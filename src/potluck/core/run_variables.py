@@ -11,8 +11,8 @@ HIDDEN = "..."
 """Stands for a secret value wherever a run is shown."""
 _MOST_CHARACTERS = 4000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLACE = re.compile(
-    r"POTLUCK_.*|TORCHELASTIC_.*|(LOCAL_|GROUP_|NODE_|ROLE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|MASTER_(ADDR|PORT)"
+_PLACE = re.compile(  # all of Potluck's own but the one that `potluck run --no-tuning` gives to all workers
+    r"POTLUCK_(?!TUNING$).*|TORCHELASTIC_.*|(LOCAL_|GROUP_|NODE_|ROLE_)?RANK|(LOCAL_|GROUP_|ROLE_)?WORLD_SIZE|MASTER_(ADDR|PORT)"
 )
 _DEVICES = re.compile(r"(CUDA|HIP|ROCR|GPU)_VISIBLE_DEVICES|GPU_DEVICE_ORDINAL|ZE_AFFINITY_MASK|ONEAPI_DEVICE_SELECTOR")
 # The dynamic linker, Python, libc, OpenMP and torch read these once, when they are loaded.

@@ -124,7 +124,6 @@ class PortAnnouncements:
                 # Letters of both sides may have been lost while the link was down.
                 self._last_sent.pop(name, None)
                 self.announce(name, asks=True)
-            other.hurry()
         self.settle()
         self._letter_came.set()
 

@@ -8,6 +8,7 @@ from typing import Protocol
 from potluck.gates.secure import EndOfStreamError
 
 _LAST_BYTES_S = 20.0  # for bytes that an ended connection left to a slow reader
+_WAIT_S = 0.03
 WELCOME, REFUSED = b"\0", b"\1"
 
 
@@ -47,7 +48,7 @@ class Bridge:
 
     `near` is the connection on this machine or, where the host relays, from the machine that asked; `far` leads to
     another machine. With `awaits_welcome`, the far gate's first byte says whether it lets the connection in. The bridge
-    ends when bytes come while `may_pass` is false.
+    ends when bytes come while `may_pass` is false; bytes of the end `held` wait while `must_wait` is true.
     """
 
     def __init__(
@@ -58,9 +59,12 @@ class Bridge:
         awaits_welcome: bool,
         ended: Callable[["Bridge"], None],
         may_pass: Callable[[], bool] = lambda: True,
+        held: End | None = None,
+        must_wait: Callable[[], bool] = lambda: False,
     ) -> None:
         self.near, self.far = near, far
         self.may_pass = may_pass
+        self.held, self.must_wait = held, must_wait
         self.sent_bytes = self.received_bytes = 0
         self._awaits_welcome = awaits_welcome
         self._ended = ended
@@ -84,6 +88,10 @@ class Bridge:
         if content[:1] != WELCOME:
             raise EndOfStreamError(is_orderly=False)
         return content[1:]
+
+    @property
+    def is_ending(self) -> bool:
+        return self._is_ending
 
     def end(self, *, is_orderly: bool) -> None:
         """Stop reading, and close; after an orderly end, the bridge first sends the remaining bytes and the goodbye."""
@@ -138,6 +146,10 @@ class _Pump:
 
     def _carry(self) -> None:
         bridge = self._bridge
+        if self._source is bridge.held and bridge.must_wait():
+            self._loop.remove_reader(self._source.socket.fileno())
+            self._loop.call_later(_WAIT_S, self._look_again)
+            return
         try:
             content = self._source.take()
             if not content:
@@ -159,6 +171,10 @@ class _Pump:
         if self._sink.is_full:
             self._loop.remove_reader(self._source.socket.fileno())
             self._loop.add_writer(self._sink.socket.fileno(), self._go_on)
+
+    def _look_again(self) -> None:
+        if not self._bridge.is_ending:
+            self.start()
 
     def _go_on(self) -> None:
         try:

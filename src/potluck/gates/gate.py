@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import socket
-import ssl
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from functools import partial
@@ -14,9 +13,11 @@ from potluck.gates import secure
 from potluck.gates.announcing_ports import PortAnnouncements
 from potluck.gates.entrance import HANDSHAKE_S, Entrance
 from potluck.gates.handing_out import HandingOut
-from potluck.gates.identity import Identity, digest_of
+from potluck.gates.hurrying import Hurrying
+from potluck.gates.identity import Identity
 from potluck.gates.lease import HostLease
 from potluck.gates.links import BROKEN, Link
+from potluck.gates.member_certificates import MemberCertificates
 from potluck.gates.messages import (
     Answer,
     Body,
@@ -53,12 +54,12 @@ class Gate:
         self._changed = changed
         self._settings = Settings(machine="", host="", block="", members=())
         self._place = own_place()
-        self._by_digest: dict[bytes, ClusterMachine] = {}
-        self._members_only = secure.members_only(identity, [])
+        self._certificates = MemberCertificates(identity)
         anybody = secure.anybody(identity)
         self._links: dict[str, Link] = {}
         self.lease = HostLease(lambda: self._settings, self._links)
         self.notes = ReceivedNotes()
+        self._hurrying = Hurrying(self._links)
         self._ways = Ways(identity, self._links, self._post)
         self.ports = PortAnnouncements(self._links, lambda: self._settings, self._post, self._listen)
         self.streams = Streams(lambda: self._settings, self.ports.exposed, self.ports.kind_of, self._ways, self.lease)
@@ -66,7 +67,7 @@ class Gate:
         self._has_settings = asyncio.Event()
         self._entrance = Entrance(
             listeners,
-            members=lambda: self._members_only,
+            members=lambda: self._certificates.context,
             service=lambda: anybody if self._settings.service else None,
             let_in=self._let_in,
             serve=self.streams.serve_http,
@@ -85,6 +86,7 @@ class Gate:
             await self._entrance.listen()
         finally:
             self.ports.close()
+            self._hurrying.close()
             for link in self._links.values():
                 link.close()
             self.streams.close()
@@ -101,8 +103,7 @@ class Gate:
         self._has_settings.set()
         others = {member.machine: member for member in settings.members if member.machine != settings.machine}
         if before.members != settings.members:
-            self._members_only = secure.members_only(self._identity, [one.certificate for one in others.values()])
-            self._by_digest = {digest: one for one in others.values() if (digest := _digest(one.certificate))}
+            self._certificates.take(others.values())
         for name, link in list(self._links.items()):
             known = others.get(name)
             if known is None or known.certificate != link.member.certificate:
@@ -112,19 +113,20 @@ class Gate:
             else:
                 link.member = known
         self.streams.cut()
-        for name, member in others.items():
-            if name not in self._links:
-                self._links[name] = Link(
-                    member,
-                    is_first=partial(self._is_first, name),
-                    place=self._place,
-                    lease=self.lease,
-                    dial=self._dial_for_letters,
-                    hear=self._hear,
-                    changed=self._link_changed,
-                )
+        new = others.keys() - self._links.keys()
+        for name in new:
+            self._links[name] = Link(
+                others[name],
+                is_first=partial(self._is_first, name),
+                place=self._place,
+                lease=self.lease,
+                dial=self._dial_for_letters,
+                hear=self._hear,
+                changed=self._link_changed,
+            )
         self.ports.settle()
-        for name in others:
+        is_same = (before.runs, before.host, before.machine) == (settings.runs, settings.host, settings.machine)
+        for name in new if is_same else others:
             self.ports.announce(name)
 
     def _is_first(self, machine: str) -> bool:
@@ -218,6 +220,7 @@ class Gate:
     def _link_changed(self, link: Link) -> None:
         if link.is_up:
             self.ports.link_is_up(link)
+            self._hurrying.link_is_up()
         else:
             self._ways.give_up(link.machine)
         self._changed()
@@ -228,7 +231,7 @@ class Gate:
     # Connections from other gates
 
     async def _let_in(self, end: SecureEnd) -> None:
-        member = self._by_digest.get(digest_of(end.certificate))
+        member = self._certificates.whose(end.certificate)
         if member is None:  # the machine has just left
             end.close()
             return
@@ -262,14 +265,6 @@ class Gate:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-def _digest(certificate: str) -> bytes:
-    """The digest of a member's certificate; empty if it cannot be parsed, which keeps only that machine out."""
-    try:
-        return digest_of(ssl.PEM_cert_to_DER_cert(certificate))
-    except ValueError:
-        return b""
 
 
 def own_place() -> str:

@@ -2,9 +2,11 @@
 
 The rule that there are never two hosts at once, by times of CLOCK_BOOTTIME, which goes on while a computer sleeps:
 - A host's gate pings; a machine confirms with a pong of the same term. From the moment when the ping was *sent* the
-  confirmation counts for LEASE_S. Without enough of them the gate carries nothing to the host's lighthouses.
+  confirmation counts for LEASE_S. Without enough of them the gate carries nothing to the host's lighthouses. What a
+  lighthouse answers waits in the gate while the confirmations are older than FRESH_S.
 - A machine that *received* a ping which its pong confirms promises its vote to no other host for VOTE_S.
 - A host that cannot be confirmed, since its vote is another's or too few pongs reach it, sends pings that bind nobody.
+  So does the gate of a host whose own process is gone or stuck: that process asks for the lease all the time.
 - VOTE_S is longer than LEASE_S and the time for which a worker goes on without a lighthouse (engine/group/lease.py).
 """
 
@@ -16,7 +18,14 @@ from potluck.gates.messages import Electorate, Promise, Promised, Settings, Touc
 
 LEASE_S = 1.6
 """A few pings; see PING_S."""
+FRESH_S = 0.9
+"""Less than a lighthouse's heartbeat timeout (1 s): when it has given up workers because this host was cut off, the
+host's newest confirmations are older than this, and its answer about who trains without them waits."""
 VOTE_S = 4.0
+TENDED_S = 4.0
+"""A gate that the host's part of its machine has not asked for so long acts for nobody."""
+NEW_S = 12.0
+"""A new host's part has so long to begin, on a computer with little processor time."""
 PING_S = 0.4
 """Between a host and the others; other links are pinged less often."""
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
@@ -64,6 +73,7 @@ class HostLease:
         self.newest_term = 0
         self._term = 0
         self._term_since = self._heard_at
+        self._tended_at = float("-inf")
 
     @property
     def term(self) -> int:
@@ -82,9 +92,14 @@ class HostLease:
         settings = self._settings()
         if not settings.electorates:
             return True
-        if self.promised > settings.term:
+        if self.promised > settings.term or not self._is_tended():
             return False
         return self._is_confirmed(LEASE_S)
+
+    @property
+    def is_fresh(self) -> bool:
+        """Whether this machine's host has been confirmed so lately that answers of its lighthouses may go out."""
+        return not self._settings().electorates or self._is_confirmed(FRESH_S)
 
     def _is_confirmed(self, within_s: float) -> bool:
         here = self.confirmed_by(within_s)
@@ -99,14 +114,20 @@ class HostLease:
     def binds(self) -> bool:
         """Whether this machine's pings bind the votes of the others: it is the host, and may be confirmed."""
         settings, now = self._settings(), self._clock()
-        if settings.term != self._term:
-            self._term, self._term_since = settings.term, now
-        if settings.host != settings.machine or self.promised > settings.term:
+        is_tended = self._is_tended()
+        if settings.host != settings.machine or self.promised > settings.term or not is_tended:
             return False
         reached = [name for name, link in self._links.items() if now - link.reached_at() < LEASE_S]
         here = (settings.machine, *reached)
         is_new = now - self._term_since < LEASE_S
         return is_new or all(may_decide(electorate, here) for electorate in settings.electorates)
+
+    def _is_tended(self) -> bool:
+        """Whether the host's part of this machine is at work, or has just begun to be."""
+        term, now = self.term, self._clock()
+        if term != self._term:
+            self._term, self._term_since = term, now
+        return now - self._tended_at < TENDED_S or now - self._term_since < NEW_S
 
     def ping_s(self, machine: str, otherwise: float) -> float:
         """How often to ping a machine."""
@@ -124,7 +145,10 @@ class HostLease:
     def heard_pong(self, term: int) -> None:
         self.newest_term = max(self.newest_term, term)
 
-    def touch(self) -> Touch:
+    def touch(self, *, by_host: bool = False) -> Touch:
+        """What the owner asks for; `by_host`: the host's part of this machine asks, and so is at work."""
+        if by_host:
+            self._tended_at = self._clock()
         return Touch(
             host_heard_s=self._clock() - self._heard_at,
             has_lease=self.is_valid,
@@ -144,6 +168,8 @@ class HostLease:
         bound_to = settings.host if self.promised == settings.term else self._promised_to
         is_free = asked.is_released or asked.candidate == bound_to or is_silent
         granted = is_free and asked.term > self.promised
-        if granted:
+        if granted and not asked.is_trial:
             self._promised, self._promised_to = asked.term, asked.candidate
+            if asked.candidate != settings.machine:  # who has won with this vote needs time to begin
+                self._heard_at = self._clock()
         return Promised(granted=granted, term=self.promised)

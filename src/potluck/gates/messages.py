@@ -109,6 +109,8 @@ class Rates(GateMessage, frozen=True, kw_only=True):
 class AskTouch(GateMessage, frozen=True, kw_only=True):
     """Asks how long ago the host was heard, and, of the host's own gate, whether its lease is valid."""
 
+    by_host: bool = False  # asked by the host's part of this machine, which is at work as long as it asks
+
 
 class Touch(GateMessage, frozen=True, kw_only=True):
     """Answer to AskTouch."""
@@ -125,6 +127,7 @@ class Promise(GateMessage, frozen=True, kw_only=True):
     term: int
     candidate: str
     is_released: bool = False  # the host itself has asked for this change
+    is_trial: bool = False  # only asks whether the gate would: it promises nothing
 
 
 class Promised(GateMessage, frozen=True, kw_only=True):

@@ -34,13 +34,14 @@ class OwnerLine:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    def touch(self) -> Touch:
+    def touch(self, *, by_host: bool = False) -> Touch:
         """How long ago the host was heard, and whether this machine may act as the host."""
-        return self._ask(AskTouch(), Touch)
+        return self._ask(AskTouch(by_host=by_host), Touch)
 
-    def promise(self, term: int, candidate: str, *, is_released: bool = False) -> Promised:
-        """Promise this machine's vote to a candidate, if the gate may."""
-        return self._ask(Promise(term=term, candidate=candidate, is_released=is_released), Promised)
+    def promise(self, term: int, candidate: str, *, is_released: bool = False, is_trial: bool = False) -> Promised:
+        """Promise this machine's vote to a candidate, if the gate may; a trial only asks whether it would."""
+        asked = Promise(term=term, candidate=candidate, is_released=is_released, is_trial=is_trial)
+        return self._ask(asked, Promised)
 
     def say(self, machine: str, text: str) -> bool:
         """Send a note to another machine; False if no link to it is up."""

@@ -98,9 +98,12 @@ class StandIns:
         self._listen = listen
         self._open: dict[StandIn, Callable[[], None]] = {}
         self.taken: set[StandIn] = set()
+        self._is_closed = False
 
     def settle(self, wanted: set[StandIn]) -> None:
         """Open the wanted stand-ins that are not open, and close the open ones that are not wanted."""
+        if self._is_closed:  # a worker's line ends after it: its ports are not wanted, but others' would seem so
+            return
         for gone in self._open.keys() - wanted:
             self._open.pop(gone)()
         self.taken &= wanted
@@ -114,6 +117,8 @@ class StandIns:
             self._open[one] = self._listen(one, listener)
 
     def close(self) -> None:
+        """Close all of them, for good."""
+        self._is_closed = True
         for end in self._open.values():
             end()
         self._open.clear()

@@ -64,7 +64,8 @@ class Streams:
         try:
             if asked.machine == settings.machine:
                 here = PlainEnd(await self._connect(asked.machine, Open(run=asked.run, port=asked.port)))
-                self._join(near, here, Way((asked.machine,), asked.run, host), awaits_welcome=False)
+                way, lighthouse = Way((asked.machine,), asked.run, host), here if kind == "host" else None
+                self._join(near, here, way, awaits_welcome=False, lighthouse=lighthouse)
                 return
             far = await self._open_patiently(asked)
         except BROKEN:
@@ -123,8 +124,9 @@ class Streams:
                 except BaseException:
                     near.close(is_orderly=False)
                     raise
-                host = settings.machine if kind == "host" else ""
-                self._join(near, end, Way((machine, origin), asked.run, host), awaits_welcome=False)
+                host, lighthouse = (settings.machine, near) if kind == "host" else ("", None)
+                way = Way((machine, origin), asked.run, host)
+                self._join(near, end, way, awaits_welcome=False, lighthouse=lighthouse)
         except BROKEN:
             with suppress(*BROKEN):
                 await end.send_plain(REFUSED)
@@ -195,10 +197,20 @@ class Streams:
         settings = self._settings()
         return settings.host == settings.machine and (self._lease is None or self._lease.is_valid)
 
-    def _join(self, near: End, far: End, way: Way, *, awaits_welcome: bool) -> Bridge:
-        is_guarded = way.host != "" and way.host == self._settings().machine
-        may_pass = self._may_host if is_guarded else lambda: True
-        bridge = Bridge(near, far, awaits_welcome=awaits_welcome, ended=self._forget, may_pass=may_pass)
+    def _must_wait(self) -> bool:
+        """Whether answers of this machine's lighthouses wait for a confirmation of this host that is newer."""
+        return self._lease is not None and not self._lease.is_fresh
+
+    def _join(self, near: End, far: End, way: Way, *, awaits_welcome: bool, lighthouse: End | None = None) -> Bridge:
+        bridge = Bridge(
+            near,
+            far,
+            awaits_welcome=awaits_welcome,
+            ended=self._forget,
+            may_pass=self._may_host if lighthouse else lambda: True,
+            held=lighthouse,
+            must_wait=self._must_wait,
+        )
         self._bridges[bridge] = way
         if self._may_stay(way):  # a machine may have left while the connection was being set up
             bridge.begin()

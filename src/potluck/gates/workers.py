@@ -75,8 +75,8 @@ class WorkerSocket:
         """Answer the agent or the host of this machine."""
         gate = self._gate
         match message:
-            case AskTouch():
-                return gate.lease.touch()
+            case AskTouch(by_host=by_host):
+                return gate.lease.touch(by_host=by_host)
             case Promise():
                 return gate.lease.promise(message)
             case Say(to=machine, text=text):

@@ -10,9 +10,12 @@ from potluck.planning.costs import ComputeProfile
 
 _WINDOW = 96
 _HALF_LIFE = 32  # newer timings after which a timing counts half
-_OTHER_PACES = ((4, 1.3), (16, 1.15))  # (timings in a row, factor): all beyond it, and the machine's speed has changed
+# (timings in a row, factor): all beyond it, and the machine's speed has changed
+_OTHER_PACES = ((2, 2.0), (4, 1.3), (16, 1.15))
+_LEAST_ALIKE = 4  # older timings to compare with
 _NEAR, _FAR_WEIGHT = 0.15, 0.3  # timings whose size differs by more than _NEAR get _FAR_WEIGHT
 _APART, _BEND = 1.25, 1.08  # the factor of a clearly different size; of a clearly higher cost of a sample
+_MOST_BEND = 2.2  # caches that overflow cost up to twice as much; beyond, the machine's pace has changed meanwhile
 _LARGEST_PACE = 4.0
 _BAD_FIT = 0.05
 _SMALLEST_PART = 16
@@ -38,7 +41,7 @@ def profile_from_trial(seconds_by_size: Mapping[int, Sequence[float]], memory_ca
 
 
 class ComputeFit:
-    """The profile of a worker's own work, refitted during a run; it follows a machine that slows down in four steps."""
+    """The profile of a worker's own work, refitted during a run; two steps show that a machine is half as fast."""
 
     def __init__(self, prior: ComputeProfile | None = None, memory_cap: int | None = None) -> None:
         self._prior = prior
@@ -102,7 +105,7 @@ class ComputeFit:
             recent, older = timings[-count:], timings[:-count]
             size = statistics.median(timed.samples for timed in recent)
             alike = [timed for timed in older if 1 / _APART <= timed.samples / size <= _APART]
-            if len(alike) < _OTHER_PACES[0][0]:
+            if len(alike) < _LEAST_ALIKE:
                 continue
             usual_s = statistics.median(timed.seconds / timed.samples for timed in alike)
             ratios = [timed.seconds / timed.samples / usual_s for timed in recent]
@@ -132,7 +135,7 @@ def _bent(timings: Sequence[Timed], memory_cap: int | None) -> ComputeProfile | 
         of_one = [timed.seconds / timed.samples for timed in alike]
         ends.append((size, statistics.median(of_one), len(of_one), _relative_error(of_one)))
     (less, less_s, *_), (more, more_s, *_) = sorted(ends)
-    if min(count for _, _, count, _ in ends) < 2 or more_s < _BEND * less_s:
+    if min(count for _, _, count, _ in ends) < 2 or not _BEND * less_s <= more_s <= _MOST_BEND * less_s:
         return None
     slope = (more * more_s - less * less_s) / (more - less)
     return ComputeProfile(

@@ -14,7 +14,9 @@ Sources:
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from potluck.core.cards import short_name
 
@@ -68,19 +70,44 @@ CARDS = (
 )
 _A_CORE = 0.0009  # a Ryzen 9 5950X has 16 of 0.00088, Colab's free machine 2 of 0.00097
 _CORES = {"m1": 0.0014, "m3": 0.00185}
+_OTHER_CARD = {"ti", "super", "max", "ada", "d", "g", "s", "x", "xt", "gre"}  # after a card's name: another card
+_MOST_CLOSE = 6
 _NUM_CORES = re.compile(r"(\d+(?:\.\d+)?)[ -]?cores?\b", re.IGNORECASE)
 
 
 def find_speed(specification: str) -> DeviceSpeed | None:
     """The speed of a device as people or drivers name it: RTX 3060, NVIDIA A100-SXM4-40GB, 8-core laptop."""
     cores = _NUM_CORES.search(specification)
+    if cores and not float(cores[1]):
+        return None
     if cores:
         words = specification.lower().split()
         each = next((speed for word, speed in _CORES.items() if word in words), _A_CORE)
         return DeviceSpeed(specification, float(cores[1]) * each, None, _APXML, _CORE, is_card=False)
-    wanted = _letters(short_name(specification))
-    known = [card for card in CARDS if _letters(short_name(card.name)) in wanted]
+    wanted = _tokens(specification)
+    known = [card for card in CARDS if _names(_tokens(card.name), wanted)]
     return max(known, key=lambda card: len(card.name), default=None)
+
+
+def close_to(specification: str) -> list[str]:
+    """Cards whose names are like this text: those that begin like it, else those that differ by a few letters."""
+    wanted = _letters(short_name(specification))
+    names = {_letters(card.name): card.name for card in CARDS}
+    same = [name for letters, name in names.items() if wanted and letters.startswith(wanted)]
+    alike = get_close_matches(wanted, names, n=_MOST_CLOSE, cutoff=0.6)
+    return (same or [names[letters] for letters in alike])[:_MOST_CLOSE]
+
+
+def _tokens(name: str) -> list[str]:
+    """The words and the numbers of a card's name: RTX3080Ti is rtx, 3080, ti; a card of a laptop is a Max-Q."""
+    text = re.sub(r"\b(?:laptop|mobile)\b", "max q", short_name(name).lower())
+    return re.findall(r"[a-z]+|\d+", text)
+
+
+def _names(card: Sequence[str], wanted: Sequence[str]) -> bool:
+    """Whether these words name the card, and not another one whose name only begins in the same way."""
+    ends = [at + len(card) for at in range(len(wanted) - len(card) + 1) if wanted[at : at + len(card)] == card]
+    return any(end == len(wanted) or wanted[end] not in _OTHER_CARD for end in ends)
 
 
 def doubt_between(one: DeviceSpeed, other: DeviceSpeed) -> float:

@@ -39,6 +39,14 @@ class StoredProfile(BaseModel):
     """The ways that were tried to do the same maths, in words; the costs above are with those taken."""
     measured_at: float = 0.0
     versions: dict[str, str] = {}
+    stretch: float = 1.0
+    """How much longer the device's work takes without the pauses of a ring, with which a run measured `compute`: a
+    container's CPU quota allows only bursts. 1 for trials, which have no such pauses."""
+    overhead_s: float | None = None
+    """What a step takes beside its work (the commit vote, events, checkpoints), as the newest run of any model on this
+    machine measured it. The costs of a run contain it, those of a trial do not. None before the first run."""
+    is_measured: bool = True
+    """False if the cost comes from the table of devices (measuring.device_speeds)."""
     specification: str = ""
     """What the device is: its card's name, or its cores and processor; empty if it is not known."""
 
@@ -70,11 +78,22 @@ def find_profiles(home: Path, model: str, precision: str) -> list[StoredProfile]
 
 def newest_links(home: Path, machine: str) -> StoredProfile | None:
     """The machine's newest profile with measured links, of any model: links do not depend on the model."""
+    known = _of_all_models(home, machine)
+    return max((one for one in known if one.link is not None), key=lambda one: one.measured_at, default=None)
+
+
+def newest_overhead_s(home: Path, machine: str) -> float | None:
+    """What a step takes beside its work, as the machine's newest run of any model measured it; None before any run."""
+    measured = [one for one in _of_all_models(home, machine) if one.overhead_s is not None]
+    return max(measured, key=lambda one: one.measured_at).overhead_s if measured else None
+
+
+def _of_all_models(home: Path, machine: str) -> list[StoredProfile]:
     known = []
     for path in sorted((home / "profiles" / machine).glob("*.json")):
         with suppress(MeasureError):  # a damaged profile of another model is no reason to stop
             known.append(read_profile(path))
-    return max((one for one in known if one.link is not None), key=lambda one: one.measured_at, default=None)
+    return known
 
 
 def read_profile(path: Path) -> StoredProfile:

@@ -213,10 +213,12 @@ class Report(WireMessage):
     workers: list[WorkerReport] = Field(default=[], max_length=1000)
     data: list[DataReport] = Field(default=[], max_length=64)
     is_leaving: bool = False
+    gives_up_vote: bool = False
+    """The machine has noted on its disk that it votes for nobody until it joins again. Left out if False."""
 
     @model_serializer(mode="wrap")
     def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_empty(dump(self), "cards", "data")
+        return _without_empty(dump(self), "cards", "data", "gives_up_vote")
 
 
 class PollRequest(WireMessage):
@@ -402,10 +404,19 @@ class GateOrders(WireMessage):
         return {one.machine: address_of(self.block, one.number) for one in self.members}
 
 
+class MemberChanges(WireMessage):
+    """The gates' members that are other than in the orders that a machine knows; all others are as in those."""
+
+    changed: list[GateMember] = []
+    gone: list[MachineName] = []
+
+
 class Orders(WireMessage):
     """Everything that a machine should be doing now."""
 
     gate: GateOrders
+    member_changes: MemberChanges | None = None
+    """Stands in place of all members in `gate`, for a machine that knows earlier orders."""
     assignments: list[Assignment]
     visits: list[Visit] = []
     leave: bool = False
@@ -418,7 +429,16 @@ class Orders(WireMessage):
 
     @model_serializer(mode="wrap")
     def _as_data(self, dump: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return _without_empty(dump(self), "data")
+        return _without_empty(dump(self), "data", "member_changes")
+
+    def complete(self, known: "Orders | None") -> "Orders":
+        """These orders with all members; `known` are the orders before, which the poll for these has named."""
+        if self.member_changes is None:
+            return self
+        members = {} if known is None else {one.machine: one for one in known.gate.members}
+        members |= {one.machine: one for one in self.member_changes.changed}
+        left = [one for name, one in members.items() if name not in self.member_changes.gone]
+        return self.model_copy(update={"gate": self.gate.model_copy(update={"members": left}), "member_changes": None})
 
     def unchanged(self) -> "Orders":
         """The answer to a machine that already has these orders: the same digest, and no content."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from potluck.planning.cluster import Cluster
-from potluck.planning.plan import LEAST_GAIN, Plan, make_plan, plan_for_shares
+from potluck.planning.plan import LEAST_GAIN, Plan, make_plan, plan_for_shares, plan_with_all
 
 RE_FORMING_S = 1.5  # until a run has measured it: 1 s until the lighthouse misses a heartbeat, then workers reconnect
 GOING_ALONE_S = 0.2  # a machine that goes on alone builds no ring: it only asks the lighthouse once more
@@ -69,11 +69,11 @@ def plan_run(
 
 
 def with_bench_threshold(cluster: Cluster, shortest: Plan, terms: BenchTerms) -> Plan:
-    """The plan with the shortest step, or the plan with every machine if benching does not pay."""
-    if not shortest.benched:
+    """The plan with the shortest step, or the plan with every machine if there is one and benching does not pay."""
+    whole = plan_with_all(cluster, shortest.prediction.samples, shortest.policy) if shortest.benched else None
+    if whole is None or benching_pays(cluster, shortest, whole.prediction.step_s, terms):
         return shortest
-    whole = make_plan(cluster, shortest.prediction.samples, shortest.policy, cluster.machines)
-    return shortest if benching_pays(cluster, shortest, whole.prediction.step_s, terms) else whole
+    return whole
 
 
 def alone(cluster: Cluster, batch: int) -> Plan:
@@ -82,7 +82,7 @@ def alone(cluster: Cluster, batch: int) -> Plan:
     for machine in _fastest_few(cluster, batch):
         own = cluster.of({machine})
         plan = make_plan(own, batch)
-        step_s = plan.prediction.step_s * max(worker.alone_factor for worker in own.workers)
+        step_s = plan.prediction.parts_s * max(worker.alone_factor for worker in own.workers)
         if step_s < best_s:
             best_s, shares = step_s, plan.share_of
     plan = plan_for_shares(cluster, [shares.get(worker.name, 0) for worker in cluster.workers], "dynamic")

@@ -59,7 +59,7 @@ def _best_of(cluster: Cluster, batch: int, sets: Numbers, least: Numbers | None 
     for index in sorted(range(len(sets)), key=sure_s.__getitem__):
         if sure_s[index] >= best_s:
             break  # lateness only adds to it
-        step_s = sure_s[index] + cluster.lateness_among_s(sets[index], float(filled.work_s[index]))
+        step_s = _step_s(cluster, sets[index], float(filled.work_s[index]))
         if (step_s, index) < (best_s, best) or best_s == float("inf"):
             best, best_s = index, step_s
     shares = filled.shares[best]
@@ -79,12 +79,14 @@ def _one(cluster: Cluster, batch: int, active: Numbers) -> Choice:
 
 
 def _step_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
-    return _sure_s(cluster, active, work_s) + cluster.lateness_among_s(active, work_s)
+    late_s = _sure_s(cluster, active, work_s) + cluster.lateness_among_s(active, work_s)
+    return max(late_s, work_s * float(cluster.least_factors[active[cluster.machine_of]].max(initial=1.0)))
 
 
 def _sure_s(cluster: Cluster, active: Numbers, work_s: float) -> float:
     """The step if nobody is ever late."""
-    return work_s + cluster.exchange.exposed_s(cluster.wire_s(active), work_s)
+    num_workers = int(active[cluster.machine_of].sum())
+    return work_s + cluster.exchange.exposed_s(cluster.wire_s(active), work_s) + cluster.overhead_among_s(num_workers)
 
 
 def _all_sets(num_machines: int) -> Numbers:

@@ -27,6 +27,11 @@ class Worker:
     a container's CPU quota allows only bursts; None if there is a quota and its effect is not measured yet."""
     coding_factor: float = 1.0
     """How much longer coding gradients takes on this worker's machine than planning/codes.py says."""
+    least_factor: float = 1.0
+    """A step is at least this many times the worker's work, by the stretch that an earlier run kept. 1 during a run:
+    its own steps contain what a quota costs, and just after a quota has changed the stretch is wrong."""
+    is_measured: bool = True
+    """False if the worker's cost comes from the table of devices."""
 
     @property
     def alone_factor(self) -> float:
@@ -81,6 +86,15 @@ class Cluster:
             min(float(bandwidth[active].min()), self._pair_bandwidth(active)),
             float(self._coding_factors[active[self.machine_of]].max()),
         )
+
+    def overhead_among_s(self, number: int) -> float:
+        """The overhead of a step or a round in which so many take part; there is none for one that trains alone."""
+        return self.overhead_s if number > 1 else 0.0
+
+    @cached_property
+    def least_factors(self) -> Numbers:
+        """A step is at least work * factor of every worker."""
+        return np.array([worker.least_factor for worker in self.workers])
 
     def lateness_s(self, work_s: Numbers) -> float:
         """How much later than the slowest worker's usual time the last worker finishes, on average over steps."""

@@ -10,7 +10,7 @@ from potluck.planning.cluster import Cluster
 from potluck.planning.codes import CODES, INT4
 from potluck.planning.islands import Partition, find_islands, islands_of
 from potluck.planning.limits import limit_of_rounds, limit_of_steps
-from potluck.planning.plan import make_plan
+from potluck.planning.plan import make_plan, plan_with_all
 from potluck.planning.round_rule import LEAST_ROUNDS, warm_up_steps
 from potluck.planning.rounds import (
     RoundPlan,
@@ -183,7 +183,8 @@ def _of_rounds(cluster: Cluster, terms: RunTerms, mode: str, plan: RoundPlan) ->
     speed = plan.samples_per_s
     if terms.num_steps is not None and len(plan.members) > 1:
         warm_up = min(terms.warm_up, terms.num_steps)
-        in_step = make_plan(with_code(cluster, INT4.name).of(present), terms.batch, "dynamic", present)
+        together = with_code(cluster, INT4.name).of(present)
+        in_step = plan_with_all(together, terms.batch) or make_plan(together, terms.batch)
         whole_s = warm_up * in_step.prediction.step_s + (terms.num_steps - warm_up) * plan.mean_step_s
         speed = terms.num_steps * terms.batch / whole_s
     inside = max((len(member) for member in plan.members), default=1)

@@ -6,7 +6,7 @@ from itertools import islice, pairwise
 from potluck.core.words import counted
 from potluck.planning.cluster import Cluster
 from potluck.planning.costs import LinkProfile
-from potluck.planning.plan import LEAST_GAIN, Plan, make_plan
+from potluck.planning.plan import LEAST_GAIN, Plan, plan_with_all
 from potluck.planning.what_if import if_kept
 
 _MOST_LINES = 16
@@ -30,7 +30,7 @@ def explain(cluster: Cluster, plan: Plan) -> list[str]:
         f"of each step {_share(step.slowest_work_s, step.step_s)} is work, "
         f"{late if step.lateness_s > 0 else ''}"
         f"{_share(step.exposed_exchange_s, step.step_s)} waiting for gradients from other machines, "
-        f"{_share(step.overhead_s, step.step_s)} the rest"
+        f"{_share(step.step_s - step.parts_s + step.overhead_s, step.step_s)} the rest"
     )
     return [*lines, *_unknown_links(cluster)]
 
@@ -75,9 +75,8 @@ def explain_kept(plan: Plan, shortest: Plan, num_steps: int | None = None) -> It
 def explain_alone(cluster: Cluster, plan: Plan) -> Iterator[str]:
     """The option to type, if the best plan is one machine alone."""
     left = [name for name in cluster.machines if name not in plan.benched]
-    if plan.benched and len(left) == 1:
-        whole = make_plan(cluster, plan.prediction.samples, plan.policy, cluster.machines).prediction
-        yield alone_text(left[0], plan.benched, plan.prediction.samples_per_s, whole.samples_per_s)
+    if plan.benched and len(left) == 1 and (whole := plan_with_all(cluster, plan.prediction.samples, plan.policy)):
+        yield alone_text(left[0], plan.benched, plan.prediction.samples_per_s, whole.prediction.samples_per_s)
 
 
 def alone_text(machine: str, benched: Sequence[str], samples_per_s: float, together_samples_per_s: float) -> str:

@@ -65,9 +65,9 @@ class Outlook:
         """Seconds of all steps: at best, as predicted, at worst."""
         usual_s, error = (
             num_steps * self.plan.prediction.samples / self._asked.samples_per_s,
-            self.plan.prediction.error,
+            self.plan.prediction.doubt,
         )
-        return usual_s * (1 - min(error, 0.99)), usual_s, usual_s * (1 + error)
+        return usual_s * (1 - error), usual_s, usual_s * (1 + error)
 
     def as_data(self) -> dict[str, Any]:
         """The JSON object for scripts: keys are only ever added."""

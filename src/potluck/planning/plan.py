@@ -10,11 +10,16 @@ from potluck.planning.cluster import Cluster
 from potluck.planning.policies import find_policy
 
 LEAST_GAIN = 0.05
+# Predictions of lab runs were off by more than their fits' own errors: what a person is told is at least so wide.
+_LEAST_DOUBT, _LEAST_DOUBT_OF_UNMEASURED = 0.1, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """The predicted time of a step: the slowest worker's own work + lateness + exposed exchange + overhead."""
+    """The predicted time of a step: the slowest worker's own work + lateness + exposed exchange + overhead.
+
+    At least max(work * stretch), if a container's CPU quota lets a worker compute that much more slowly without pauses.
+    """
 
     samples: int
     work_s: tuple[float, ...]
@@ -25,23 +30,41 @@ class Prediction:
     """Relative: the step is expected within step_s * (1 - error) and step_s * (1 + error)."""
     lateness_s: float = 0.0
     """How much later than its usual time the last worker finishes, on average: work varies from step to step."""
+    is_measured: bool = True
+    """Whether all workers with samples were measured."""
+    least_s: float = 0.0
+    """The shortest step that the workers' CPU quotas allow: without the pauses of a ring they compute more slowly."""
 
     @property
     def slowest_work_s(self) -> float:
         return max(self.work_s)
 
     @property
-    def step_s(self) -> float:
+    def parts_s(self) -> float:
+        """The sum of the parts of a step."""
         return self.slowest_work_s + self.lateness_s + self.exposed_exchange_s + self.overhead_s
+
+    @property
+    def step_s(self) -> float:
+        return max(self.parts_s, self.least_s)
 
     @property
     def samples_per_s(self) -> float:
         return self.samples / self.step_s
 
     @property
+    def doubt(self) -> float:
+        """The error to tell a person: at least a tenth, a fifth if a machine was not measured but taken from a table.
+
+        A fit's own error says how well its numbers are known, not how much a run differs from what was measured.
+        """
+        least = _LEAST_DOUBT if self.is_measured else _LEAST_DOUBT_OF_UNMEASURED
+        return min(0.99, max(self.error, least))
+
+    @property
     def band(self) -> tuple[float, float]:
-        """Samples/s at the two ends of the error."""
-        return self.samples_per_s / (1 + self.error), self.samples_per_s / max(1e-9, 1 - min(self.error, 0.99))
+        """Samples/s at the two ends of the doubt."""
+        return self.samples_per_s / (1 + self.doubt), self.samples_per_s / (1 - self.doubt)
 
     def straggler_wait_s(self, worker: int) -> float:
         """How long a worker waits for the slowest one."""
@@ -74,6 +97,11 @@ def make_plan(cluster: Cluster, batch: int, policy: str = "dynamic", keep: Colle
     return plan_for_shares(cluster, find_policy(policy)(cluster, batch, keep), policy)
 
 
+def plan_with_all(cluster: Cluster, batch: int, policy: str = "dynamic") -> Plan | None:
+    """The plan in which every machine takes part; None if the batch has fewer samples than there are workers."""
+    return make_plan(cluster, batch, policy, cluster.machines) if len(cluster.workers) <= batch else None
+
+
 def plan_for_shares(cluster: Cluster, shares: Sequence[int], policy: str) -> Plan:
     """The plan with these shares, and the step that this cluster's costs predict for them."""
     active = cluster.is_active(np.array(shares))
@@ -96,15 +124,18 @@ def predict(cluster: Cluster, shares: Sequence[int]) -> Prediction:
     lateness_s = cluster.lateness_s(work_s)
     exposed_s = cluster.exchange.exposed_s(cluster.wire_s(active), slowest_s)
     longest_s = float((work_s * [1 + worker.compute.error for worker in cluster.workers]).max())
+    overhead_s = cluster.overhead_among_s(sum(share > 0 for share in shares))
     links = [cluster.links[name] for name in cluster.machines if name in cluster.links]
     doubt_s = longest_s - slowest_s + exposed_s * max((link.error for link in links), default=0.0)
     return Prediction(
         samples=sum(shares),
         work_s=tuple(work_s.tolist()),
         exposed_exchange_s=exposed_s,
-        overhead_s=cluster.overhead_s,
-        error=doubt_s / (slowest_s + lateness_s + exposed_s + cluster.overhead_s),
+        overhead_s=overhead_s,
+        error=doubt_s / (slowest_s + lateness_s + exposed_s + overhead_s),
         lateness_s=lateness_s,
+        least_s=float((work_s * cluster.least_factors).max()),
+        is_measured=all(worker.is_measured for worker, share in zip(cluster.workers, shares, strict=True) if share),
     )
 
 

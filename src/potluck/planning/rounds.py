@@ -1,7 +1,9 @@
 """Rounds: every member makes many local steps, then one exchange of what its weights moved.
 
 A member is one worker, or an island: workers that exchange gradients in every step among themselves. A round of H steps
-takes H * max_m step_m + exchange, where step_m is the member's own work and, in an island, its exchange inside.
+takes H * max_m step_m + lateness + exchange + overhead. step_m is the member's own work and, in an island, the
+exchange, the lateness and the overhead of each step inside. The lateness of a round is that of sums of H steps: single
+steps vary sqrt(H) times as much.
 """
 
 import math
@@ -12,6 +14,7 @@ import numpy as np
 
 from potluck.planning.cluster import Cluster
 from potluck.planning.codes import EXACT, INT4, Code
+from potluck.planning.lateness import expected_latest_s
 from potluck.planning.round_rule import round_steps as round_steps_for
 from potluck.planning.water_filling import CostTable, fill
 
@@ -37,11 +40,15 @@ class RoundPlan:
     exchange_s: float
     """The exchange at the end of a round."""
     round_steps: int
+    lateness_s: float = 0.0
+    """How much later than the slowest member's usual time the last member ends a round, on average over rounds."""
+    overhead_s: float = 0.0
+    """Seconds a round that no split changes, like the commit vote."""
 
     @property
     def mean_step_s(self) -> float:
-        """Seconds of a step with its part of the exchange."""
-        return self.step_s + self.exchange_s / self.round_steps
+        """Seconds of a step with its part of what happens once a round."""
+        return self.step_s + (self.lateness_s + self.exchange_s + self.overhead_s) / self.round_steps
 
     @property
     def samples_per_s(self) -> float:
@@ -74,7 +81,15 @@ def plan_rounds(cluster: Cluster, batch: int, members: Members, *, round_steps: 
     step_s = max(member_step_s(cluster, member, shares) for member in members)
     exchange_s = outer_exchange_s(cluster, members) + max(_exact_s(cluster, member) for member in members)
     steps = round_steps_for(batch, step_s=step_s, exchange_s=exchange_s, wished=round_steps)
-    return RoundPlan(members=members, shares=shares, step_s=step_s, exchange_s=exchange_s, round_steps=steps)
+    return RoundPlan(
+        members=members,
+        shares=shares,
+        step_s=step_s,
+        exchange_s=exchange_s,
+        round_steps=steps,
+        lateness_s=_round_lateness_s(cluster, members, shares, steps),
+        overhead_s=cluster.overhead_among_s(len(members)),
+    )
 
 
 def without_idlers(
@@ -135,8 +150,14 @@ def _without_many(
 
 
 def member_step_s(cluster: Cluster, member: tuple[int, ...], shares: Sequence[int]) -> float:
-    """A local step of one member: its slowest worker's work, and the exchange inside an island."""
-    return _work_s(cluster, member, shares) + _inside_s(cluster, member, shares)
+    """A local step of one member: its slowest worker's work, and what an island waits for in every step.
+
+    At least what the workers' CPU quotas allow, as for all machines in step.
+    """
+    least_s = max(
+        cluster.workers[place].compute.seconds(shares[place]) * cluster.workers[place].least_factor for place in member
+    )
+    return max(least_s, _work_s(cluster, member, shares) + _inside_s(cluster, member, shares))
 
 
 def outer_exchange_s(cluster: Cluster, members: Members) -> float:
@@ -171,8 +192,24 @@ def _work_s(cluster: Cluster, member: tuple[int, ...], shares: Sequence[int]) ->
 
 
 def _inside_s(cluster: Cluster, member: tuple[int, ...], shares: Sequence[int]) -> float:
-    """Seconds that a step of an island waits for the gradients of its members."""
-    return cluster.exchange.exposed_s(_exact_s(cluster, member), _work_s(cluster, member, shares))
+    """Seconds that a step of an island waits: for gradients, for whoever is late, and for the commit vote."""
+    if len(member) < 2:
+        return 0.0
+    exposed_s = cluster.exchange.exposed_s(_exact_s(cluster, member), _work_s(cluster, member, shares))
+    workers = [cluster.workers[place] for place in member]
+    work_s = [worker.compute.seconds(shares[place]) for worker, place in zip(workers, member, strict=True)]
+    return exposed_s + _lateness_s(work_s, [worker.compute.spread for worker in workers]) + cluster.overhead_s
+
+
+def _round_lateness_s(cluster: Cluster, members: Members, shares: Sequence[int], num_steps: int) -> float:
+    """Of an island the spread is that of its worker that varies most."""
+    whole_s = [num_steps * member_step_s(cluster, member, shares) for member in members]
+    spreads = [max(cluster.workers[place].compute.spread for place in member) for member in members]
+    return _lateness_s(whole_s, [spread / math.sqrt(num_steps) for spread in spreads])
+
+
+def _lateness_s(usual_s: Sequence[float], spreads: Sequence[float]) -> float:
+    return expected_latest_s(np.array(usual_s), np.array(spreads)) - max(usual_s)
 
 
 def _exact_s(cluster: Cluster, member: tuple[int, ...]) -> float:

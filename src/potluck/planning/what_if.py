@@ -3,8 +3,10 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from potluck.core.errors import PlanError
 from potluck.planning.bench_rule import plan_run
 from potluck.planning.cluster import Cluster
+from potluck.planning.codes import CODES
 from potluck.planning.costs import LinkProfile
 from potluck.planning.plan import Plan, make_plan
 
@@ -42,8 +44,15 @@ def _counts(num_machines: int) -> list[int]:
     return [*(1 << power for power in range(num_machines.bit_length()) if 1 << power < num_machines), num_machines]
 
 
-def compare_with(before: Plan, after: Plan, added: Sequence[str], left_out: Sequence[str]) -> str:
-    """What a change of the machines brings, in one line."""
+def compare_with(
+    before: Plan, after: Plan, added: Sequence[str], left_out: Sequence[str], exchange: str = "exact"
+) -> str:
+    """What a change of the machines brings, in one line. `exchange`: the mode that was asked for.
+
+    Plans are of runs whose machines exchange gradients in every step; of other modes the line says so.
+    """
+    if before.prediction.samples != after.prediction.samples or before.policy != after.policy:
+        raise PlanError("plans of other batches or policies cannot be compared", fix="plan both with the same options")
     names = [f"with {_some(added)}"] if added else []
     names += [f"without {_some(left_out)}"] if left_out else []
     then, now = after.prediction.samples_per_s, before.prediction.samples_per_s
@@ -51,6 +60,8 @@ def compare_with(before: Plan, after: Plan, added: Sequence[str], left_out: Sequ
     helps = f"{100 * (then / now - 1):+.0f} %"
     line = f"{' and '.join(names)}: {then:,.1f} samples/s (between {low:,.1f} and {high:,.1f}), "
     line += f"against {now:,.1f} now: {helps}"
+    if exchange not in CODES:
+        line += f" (both with --exchange exact; what {exchange} would do with all of them is in the table)"
     benched = [name for name in after.benched if name in added]
     return f"{line}; {_some(benched)} would be benched, and does not help" if benched else line
 

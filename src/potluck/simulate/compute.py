@@ -18,9 +18,10 @@ class Compute:
         self._spread = np.array([worker.compute.spread for worker in scenario.cluster.workers])
         self._place = {name: index for index, name in enumerate(scenario.cluster.machines)}
 
-    def usual_s(self, shares: Numbers, step: int, num_present: int) -> Numbers:
-        """Every worker's usual seconds for its share in this step."""
-        return self._table.seconds(shares) * self._paces(step, num_present)[self._scenario.cluster.machine_of]
+    def usual_s(self, shares: Numbers, step: int, num_present: int, num_steps: int = 1) -> Numbers:
+        """Every worker's usual seconds for its share in this step, or on average in the steps of a round from it on."""
+        paces = self._paces(range(step, step + num_steps), num_present)
+        return self._table.seconds(shares) * paces[self._scenario.cluster.machine_of]
 
     def steps_s(self, usual_s: Numbers, num_steps: int = 1) -> Numbers:
         """Seconds of several steps, [steps, workers]: noise whose median is 1, and pauses at random."""
@@ -32,13 +33,14 @@ class Compute:
             took_s = took_s + pauses * chances.pause_s * (usual_s > 0)
         return np.asarray(took_s)
 
-    def _paces(self, step: int, num_present: int) -> Numbers:
-        """By machine: how many times longer than in its profile work takes now."""
-        pace = np.ones(len(self._place))
+    def _paces(self, steps: range, num_present: int) -> Numbers:
+        """By machine: how many times longer than in its profile work takes, on average over these steps."""
+        by_step = np.ones((len(steps), len(self._place)))
         for slow in self._scenario.slow_downs:
-            if slow.first_step <= step <= slow.last_step:
-                pace[self._place[slow.machine]] /= slow.factor
+            first, last = max(0, slow.first_step - steps.start), max(0, slow.last_step + 1 - steps.start)
+            by_step[first:last, self._place[slow.machine]] /= slow.factor
+        pace = by_step.mean(axis=0)
         if self._scenario.host:
             load = min(_MOST_LOAD, self._scenario.host_load_per_machine * num_present)
             pace[self._place[self._scenario.host]] /= 1 - load
-        return pace
+        return np.asarray(pace)

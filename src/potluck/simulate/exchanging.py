@@ -26,7 +26,7 @@ class Exchanging:
     def together(self, choice: ExchangeChoice, shares: Numbers, work_s: Numbers, num_steps: int) -> tuple[float, float]:
         """When the last worker has done its work, and the seconds of exchange that are left then."""
         active = self._cluster.is_active(shares)
-        overhead_s = self._cluster.overhead_s if active.sum() > 1 else 0.0
+        overhead_s = self._cluster.overhead_among_s(int(active.sum()))
         if num_steps > 1:
             last_s, exchange_s = self._round(choice, work_s, active, num_steps)
             return last_s, exchange_s + overhead_s
@@ -42,15 +42,17 @@ class Exchanging:
         last_s = float(work_s[first[machine_of]].max(initial=0.0))
         for island in islands:
             if island.any():
-                last_s = max(last_s, self._island_s(island, work_s[island[machine_of]], num_steps))
+                last_s = max(last_s, self._island_s(island, work_s, num_steps))
                 first[int(np.flatnonzero(island)[0])] = True
         whole = replace(self._coded[INT4.name], num_messages=1, overlap=0.0)
         return last_s, self._network.exchange_s(whole, first)
 
     def _island_s(self, island: Numbers, work_s: Numbers, num_steps: int) -> float:
         exact: Exchange = self._coded["exact"]
-        own_s = float(work_s.max())
-        return own_s + num_steps * exact.exposed_s(self._network.exchange_s(exact, island), own_s / num_steps)
+        step_s = work_s * island[self._cluster.machine_of] / num_steps
+        own_s = float(step_s.max())
+        waits_s = exact.exposed_s(self._network.exchange_s(exact, island), own_s) + self._cluster.overhead_s
+        return num_steps * (own_s + self._cluster.lateness_s(step_s) + waits_s)
 
     def _mask(self, machines: tuple[str, ...]) -> Numbers:
         mask = np.zeros(len(self._place_of), dtype=bool)

@@ -5,7 +5,6 @@ take longer than the planning that is to be simulated. There every worker knows 
 at the pace of its last steps, which is what that fit does for a profile with a curve.
 """
 
-import statistics
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +16,7 @@ from potluck.measuring.compute_fit import ComputeFit
 from potluck.measuring.line_fit import Timed
 from potluck.planning.cluster import Worker
 from potluck.planning.costs import ComputeProfile
-from potluck.planning.replanning.cost_report import CostReport
+from potluck.planning.replanning.cost_report import CostReport, usual_wait_s
 from potluck.planning.water_filling import CostTable, Numbers
 
 MOST_FITTED = 64
@@ -57,6 +56,7 @@ class _Fitted:
 
     def __init__(self, known: Sequence[ComputeProfile | None]) -> None:
         self._fits = [ComputeFit(profile) for profile in known]
+        self._own_s: list[deque[float]] = [deque(maxlen=_NUM_RECENT) for _ in known]
         self._waits_s: list[deque[float]] = [deque(maxlen=_NUM_RECENT) for _ in known]
         self._num_seen = [0] * len(known)
 
@@ -67,6 +67,7 @@ class _Fitted:
                 self._num_seen[place] += 1
                 if self._num_seen[place] > 1:  # as in a run, whose first step includes torch's own setup
                     self._fits[place].add(Timed(share, own_s))
+                self._own_s[place].append(own_s)
                 self._waits_s[place].append(wait_s)
 
     def profile(self, place: int) -> ComputeProfile | None:
@@ -75,13 +76,13 @@ class _Fitted:
     def reports(self, places: Numbers, shares: Numbers) -> list[CostReport]:
         found = []
         for place, share in zip(places.tolist(), shares.tolist(), strict=True):
-            waits_s = self._waits_s[place]
-            found.append(CostReport.of(self.profile(place), share, statistics.median(waits_s) if waits_s else 0.0))
+            wait_s = usual_wait_s(self._own_s[place], self._waits_s[place])
+            found.append(CostReport.of(self.profile(place), share, wait_s))
         return found
 
     def forget_waits(self) -> None:
-        for waits_s in self._waits_s:
-            waits_s.clear()
+        for recent_s in (*self._own_s, *self._waits_s):
+            recent_s.clear()
 
 
 class _Paced:
@@ -91,6 +92,7 @@ class _Paced:
         self._profiles = profiles
         self._is_known = np.full(len(profiles), not is_cold)
         self._ratios = np.ones((_NUM_RECENT, len(profiles)))
+        self._own_s = np.zeros((_NUM_RECENT, len(profiles)))
         self._waits_s = np.zeros((_NUM_RECENT, len(profiles)))
         self._num_seen = 0
         self._table = CostTable(profiles)
@@ -99,7 +101,7 @@ class _Paced:
         taking = shares > 0
         mine, row = places[taking], self._num_seen % _NUM_RECENT
         self._ratios[row, mine] = work_s[taking] / self._table.only(mine).seconds(shares[taking])
-        self._waits_s[row, mine] = waits_s[taking]
+        self._own_s[row, mine], self._waits_s[row, mine] = work_s[taking], waits_s[taking]
         self._is_known[mine] = True
         self._num_seen += 1
 
@@ -110,8 +112,7 @@ class _Paced:
 
     def reports(self, places: Numbers, shares: Numbers) -> list[CostReport]:
         paces = np.median(self._ratios[:, places], axis=0).tolist()
-        seen = self._waits_s[: min(self._num_seen, _NUM_RECENT)]
-        waits_s = (np.median(seen[:, places], axis=0) if len(seen) else np.zeros(len(places))).tolist()
+        waits_s = self._usual_waits_s(places).tolist()
         found = []
         for place, share, pace, wait_s in zip(places.tolist(), shares.tolist(), paces, waits_s, strict=True):
             profile = self._profiles[place] if self._is_known[place] else None
@@ -119,7 +120,17 @@ class _Paced:
             found.append(report if profile is None or pace == 1.0 else _at_pace(report, pace))
         return found
 
+    def _usual_waits_s(self, places: Numbers) -> Numbers:
+        """`usual_wait_s` of many workers at once."""
+        num_seen = min(self._num_seen, _NUM_RECENT)
+        if not num_seen:
+            return np.zeros(len(places))
+        own_s = self._own_s[:num_seen, places]
+        whole_s = np.median(own_s + self._waits_s[:num_seen, places], axis=0)
+        return np.asarray(np.maximum(0.0, whole_s - np.median(own_s, axis=0)))
+
     def forget_waits(self) -> None:
+        self._own_s[:] = 0.0
         self._waits_s[:] = 0.0
 
 

@@ -41,8 +41,14 @@ def read_sites(texts: Iterable[str]) -> dict[str, str]:
     """Read far=fern,moss: these machines stand at another site than the others."""
     sites: dict[str, str] = {}
     for text in texts:
-        name, equals, machines = text.partition("=")
-        if not (equals and name and machines):
+        name, _, told = text.partition("=")
+        machines = [machine.strip() for machine in told.split(",") if machine.strip()]
+        if not (name and machines):
             raise SettingsError(f"--site {text!r} is not a site", fix="write it as --site far=fern,moss")
-        sites |= {machine.strip(): name for machine in machines.split(",")}
+        for machine in machines:
+            if sites.get(machine, name) != name:
+                raise SettingsError(
+                    f"{machine} cannot stand at {sites[machine]} and at {name}", fix="name each machine at one --site"
+                )
+            sites[machine] = name
     return sites

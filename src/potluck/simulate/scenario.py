@@ -1,6 +1,6 @@
 """What is simulated: machines and links as they really are, the run, and what happens to it."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -9,6 +9,7 @@ from potluck.planning.cluster import Cluster
 
 Topology: TypeAlias = Literal["ring", "tree"]
 TOPOLOGIES: tuple[Topology, ...] = ("ring", "tree")
+_NEVER_A_TREE = ("int8", "int4", "rounds")
 
 
 class SlowDown(NamedTuple):
@@ -97,11 +98,64 @@ class Scenario:
         machines = self.cluster.machines
         struck = [*(one.machine for one in self.slow_downs), *(one.machine for one in self.losses)]
         known = set(machines)
-        for name in filter(None, [*struck, *self.wires.sites, self.host]):
+        for name in filter(None, [*struck, *self.wires.sites, *self.wanted.keep, self.host]):
             if name not in known:
                 raise SettingsError(f"there is no machine {name!r} in the simulation", fix=did_you_mean(name, machines))
-        if not 0 <= self.wires.packet_loss < 1:
+        self._check_wires()
+        _check_events(self.slow_downs, self.losses, self.wanted.num_steps, known)
+
+    def _check_wires(self) -> None:
+        """Refuse a network of which a part would have no effect."""
+        wires, sites = self.wires, {self.wires.sites.get(name, "") for name in self.cluster.machines}
+        if not 0 <= wires.packet_loss < 1:
             raise SettingsError(
-                f"a network cannot lose {self.wires.packet_loss:g} of its packets",
+                f"a network cannot lose {wires.packet_loss:g} of its packets",
                 fix="give the part that is lost, like 0.001 for one of a thousand",
             )
+        if wires.uplink_bytes_per_s is not None and len(sites) == 1:
+            raise SettingsError(
+                "all machines stand at one site, so nothing goes over an uplink",
+                fix="say which machines stand elsewhere, like --site far=fern,moss",
+            )
+        if wires.sites and wires.uplink_bytes_per_s is None:
+            raise SettingsError(
+                "a site makes no difference without an uplink between the sites", fix="add one, like --uplink 20mbit"
+            )
+        if wires.topology == "tree" and self.wanted.exchange in _NEVER_A_TREE:
+            raise SettingsError(
+                f"--exchange {self.wanted.exchange} sends to everybody at once, and never along a tree",
+                fix="leave --topology out, or use --exchange exact or fp16",
+            )
+
+
+def _check_events(
+    slow_downs: Sequence[SlowDown], losses: Sequence[MachineLoss], num_steps: int, machines: Collection[str]
+) -> None:
+    """Refuse events that could not happen in a run of so many steps."""
+    for slow in slow_downs:
+        if not 1 <= slow.first_step <= min(slow.last_step, num_steps):
+            raise SettingsError(
+                f"{slow.machine} cannot be slow from step {slow.first_step} to step {slow.last_step} of a run of "
+                f"{num_steps} steps",
+                fix="write the first and the last step, like --slow rosa=0.33@60-120, and give --steps",
+            )
+    gone: dict[str, int] = {}
+    for loss in sorted(losses, key=lambda one: one.step):
+        if not 1 <= loss.step <= num_steps:
+            raise SettingsError(
+                f"{loss.machine} cannot be lost at step {loss.step} of a run of {num_steps} steps",
+                fix=f"choose a step from 1 to {num_steps}, or more --steps",
+            )
+        if loss.machine in gone:
+            raise SettingsError(
+                f"{loss.machine} cannot be lost at step {loss.step}: it is lost at step {gone[loss.machine]}, and does "
+                "not come back",
+                fix=f"say when it comes back, like --lose {loss.machine}@{gone[loss.machine]}+30s",
+            )
+        if loss.away_s is None:
+            gone[loss.machine] = loss.step
+    if machines and gone.keys() >= set(machines):
+        raise SettingsError(
+            "all machines are lost, and none comes back",
+            fix=f"let one come back, like --lose {next(iter(gone))}@{next(iter(gone.values()))}+30s",
+        )

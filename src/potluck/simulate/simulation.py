@@ -11,6 +11,7 @@ from potluck.measuring.sources import exchange_of
 from potluck.planning.bench_rule import BenchTerms, least_gain_after, steps_left_of
 from potluck.planning.codes import CODES, INT4
 from potluck.planning.exchanges import RunTerms
+from potluck.planning.measured_exchange import RingMeasurement
 from potluck.planning.replanning.exchange_choice import ExchangeChoice, exchange_for
 from potluck.planning.replanning.proposal import Proposal
 from potluck.planning.replanning.replanner import Replanner
@@ -65,6 +66,11 @@ class Simulation:
             num_steps = self._num_steps_next()
             self._advance(num_steps)
         return self.figures
+
+    @property
+    def largest_ring(self) -> RingMeasurement | None:
+        """What the run measured of the exchange, as it would keep it for the next run."""
+        return self._replanner.largest_ring
 
     # The group
 
@@ -151,7 +157,8 @@ class Simulation:
     def _pass_time(self) -> None:
         """Losses, returns and considered returns up to now."""
         now_s, step = self.figures.seconds, self.figures.num_steps + 1
-        lost = {one.machine: one.away_s for one in self._scenario.losses if one.step == step}
+        next_steps = range(step, step + self._num_steps_next())  # a loss in a round is a loss at its beginning
+        lost = {one.machine: one.away_s for one in self._scenario.losses if one.step in next_steps}
         lost = {name: away_s for name, away_s in (lost | self._random_losses()).items() if name not in self._away}
         back = [name for name, at_s in self._away.items() if at_s <= now_s]
         if lost:
@@ -180,7 +187,10 @@ class Simulation:
         return {self._cluster.workers[place].machine: chances.away_s for place in places}
 
     def _check_somebody_is_left(self) -> None:
-        """With all machines gone the run waits for the first of them."""
+        """The fastest benched machine takes over where no other is left; with all gone the run waits for the first."""
+        present = [name for name in self._cluster.machines if name not in self._away]
+        if self._benched and not set(present) - self._benched.keys():
+            del self._benched[max(present, key=self._cluster.solo_speeds(self._scenario.wanted.batch).__getitem__)]
         if len(self._away) == len(self._cluster.machines):
             first = min(self._away, key=self._away.__getitem__)
             self.figures.seconds = max(self.figures.seconds, min(self._away[first], self.figures.seconds + 3600))
@@ -220,7 +230,7 @@ class Simulation:
                 terms,
                 worker=self._cluster.workers[place].name,
                 cost=cost,
-                stretch=1.0,
+                stretch=self._cluster.workers[place].alone_factor,
                 others_s=self._group.step_s,
             )
             if gain is not None:
@@ -244,9 +254,12 @@ class Simulation:
         wanted, figures = self._scenario.wanted, self.figures
         shares = self._shares()
         step = figures.num_steps + num_steps
-        usual_s = self._compute.usual_s(shares, figures.num_steps + 1, len(self._members))
+        usual_s = self._compute.usual_s(shares, figures.num_steps + 1, len(self._members), num_steps)
         work_s = self._compute.steps_s(usual_s, num_steps).sum(0) + num_steps * COMMIT_S * (shares > 0)
         last_s, exchange_s = self._exchanging.together(self._choice, shares, work_s, num_steps)
+        # As predictions have it: with shorter pauses a container's CPU quota lets a worker compute more slowly.
+        least_s = num_steps * float((usual_s * self._cluster.least_factors).max())
+        exchange_s = max(exchange_s, least_s - last_s)
         retry_s, self._group.stall_s = self._group.stall_s, 0.0
         seconds = last_s + exchange_s + retry_s
         self._group.step_s = (last_s + exchange_s) / num_steps

@@ -23,7 +23,7 @@ from potluck.machine.hardware import read_processor
 from potluck.measuring.coding_speed import measure_coding
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.memory import find_memory_cap, free_memory_bytes, is_out_of_memory
-from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
+from potluck.measuring.profile_store import StoredProfile, find_profile, newest_overhead_s, save_profile
 from potluck.measuring.trial import run_trial, sizes_up_to
 from potluck.measuring.tuned_pass import tuned_inputs
 from potluck.measuring.tuning import BF16, Tuning
@@ -79,6 +79,7 @@ def measure_and_keep(
         measured_at=time.time(),
         versions={"potluck": __version__, "torch": torch.__version__},
         tuning="" if tuning is None else tuning.all_words,
+        overhead_s=newest_overhead_s(home, machine),
         specification=_specification(device),
     )
     save_profile(home, stored)

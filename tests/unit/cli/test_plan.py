@@ -146,3 +146,55 @@ def test_the_plan_benches_only_where_a_run_would(home, workplace):
     close = " ".join(potluck("plan", *TINY, *files, "--link", "oak=1gbit", "--link", "elm=345mbit").split())
     assert "benched:" not in close
     assert "less than 5 % shorter, so they stay" in close
+
+
+def plan_of(*arguments):
+    return json.loads(potluck("plan", *TINY, *arguments, "--json"))
+
+
+def test_ranges_are_at_least_a_tenth_and_a_fifth_with_a_machine_from_the_table(home, workplace):
+    files = [profile(workplace, name, 0.002, specification="8-core CPU") for name in ("oak", "elm")]
+    kept = ["--steps", "1000", "--keep", "oak,elm"]
+    measured, imagined = plan_of(*files, *kept), plan_of(*files, *kept, "--add", "new=8-core CPU", "--keep", "new")
+    for outlook, doubt in ((measured, 0.1), (imagined, 0.2)):
+        assert outlook["samples_per_s"] / outlook["samples_per_s_low"] >= 1 + doubt - 1e-9
+        assert outlook["samples_per_s_low"] < (1 - 0.8 * doubt) * outlook["samples_per_s"]
+        assert outlook["samples_per_s_high"] > (1 + doubt) * outlook["samples_per_s"]
+        assert outlook["finish_s_high"] == pytest.approx((1 + doubt) * outlook["finish_s"], rel=0.02)
+
+
+def test_a_comparison_keeps_the_same_machines_in_both_plans(home, workplace):
+    files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.001), profile(workplace, "fir", 0.1)]
+    kept = ["--keep", "oak,fir"]
+    outlook = plan_of(*files, *kept, "--without", "elm")
+    assert outlook["samples_per_s_before"] == pytest.approx(plan_of(*files, *kept)["samples_per_s"])
+
+
+def test_a_machine_that_replaces_one_is_named_on_both_sides_of_the_comparison(home, workplace):
+    files = [profile(workplace, "oak", 0.001), profile(workplace, "elm", 0.001)]
+    line, *_ = plan_of(*files, "--without", "oak", "--add", "oak=0.5 of elm,1gbit")["explanation"]
+    assert line.startswith("with oak and without oak: ")
+
+
+def test_more_machines_than_samples_are_planned_for_some_of_them(home, workplace):
+    files = [profile(workplace, name, 0.001) for name in ("oak", "elm", "ash")]
+    assert sum(plan_of(*files, "--global-batch", "2")["shares"].values()) == 2
+
+
+def test_a_plan_from_profiles_that_are_not_alike_says_so(home, workplace):
+    alike = [profile(workplace, name, 0.001) for name in ("oak", "elm")]
+    assert not any("not measured with one model" in line for line in plan_of(*alike)["explanation"])
+    other = profile(workplace, "elm", 0.001, gradient_bytes=2_000_000)
+    assert any("not measured with one model" in line for line in plan_of(alike[0], other)["explanation"])
+    ring = {"machines": ("elm", "oak"), "work_s": 0.1, "exposed_s": 0.02, "code": "int8"}
+    coded = [profile(workplace, name, 0.001, ring=ring) for name in ("oak", "elm")]
+    assert any("measured with --exchange int8" in line for line in plan_of(*coded)["explanation"])
+    assert not any("measured with" in line for line in plan_of(*coded, "--exchange", "int8")["explanation"])
+
+
+def test_a_comparison_says_for_which_exchange_it_is(home, workplace):
+    files = [profile(workplace, name, 0.001) for name in ("oak", "elm")]
+    line, *_ = plan_of(*files, "--without", "elm", "--exchange", "rounds")["explanation"]
+    assert "both with --exchange exact" in line
+    line, *_ = plan_of(*files, "--without", "elm", "--exchange", "int8")["explanation"]
+    assert "both with" not in line

@@ -102,3 +102,7 @@ def test_other_values_are_shown():
     assert show_settings({"env": ["A=1"]}) == {"env": ["A=1"]}
     assert show_settings({"seed": 1}) == {"seed": 1}
     assert show_settings({"env": None}) == {"env": None}
+
+
+def test_tuning_is_a_choice_for_the_whole_run():
+    assert parse_variables(["POTLUCK_TUNING=0"]) == {"POTLUCK_TUNING": "0"}, "what potluck run --no-tuning gives"

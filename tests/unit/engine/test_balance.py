@@ -7,7 +7,8 @@ from potluck.engine.balance.balance import Balance, Wishes
 from potluck.engine.balance.profile_memory import ProfileMemory
 from potluck.events.types import StepTiming
 from potluck.measuring.compute_fit import profile_from_trial
-from potluck.measuring.profile_store import StoredProfile, find_profile, save_profile
+from potluck.measuring.profile_store import StoredProfile, find_profile, newest_overhead_s, save_profile
+from potluck.measuring.sources import make_cluster
 
 
 @pytest.fixture
@@ -65,11 +66,16 @@ def test_an_unknown_policy_is_refused():
 
 
 def test_a_machine_that_is_lost_knows_itself_when_it_comes_back(make, tmp_path, monkeypatch):
-    monkeypatch.setattr("potluck.engine.balance.kept_profile._KEEP_EVERY_S", 0.0)
+    """A short time, too: the first figures are kept after ten seconds, or once there are enough."""
+    clock = [0.0]
+    monkeypatch.setattr("potluck.engine.balance.kept_profile.time.monotonic", lambda: clock[0])
     balance = make([])
     balance.recall("digest", 4000)
-    for _ in range(30):
+    for _ in range(7):
         balance.timed(20, 1, StepTiming(compute_s=0.05))
+        clock[0] += 2.0
+    assert find_profile(tmp_path, "bo", "cpu", "digest", "no") is None  # not enough to go by
+    balance.timed(20, 1, StepTiming(compute_s=0.05))
     assert find_profile(tmp_path, "bo", "cpu", "digest", "no").compute.seconds(20) == pytest.approx(0.05, rel=0.05)
 
 
@@ -95,3 +101,26 @@ def test_what_did_not_fit_stays_known_when_the_run_ends(make, tmp_path):
     balance.kept.out_of_memory(32)
     balance.keep()
     assert find_profile(tmp_path, "bo", "cpu", "digest", "no").compute.memory_cap == 16
+
+
+def test_how_much_longer_work_takes_without_the_pauses_of_a_ring_is_kept_for_plans(make, tmp_path, monkeypatch):
+    monkeypatch.setattr("potluck.engine.balance.worker_cost.quota_cores", lambda: 0.5)
+    balance = make([])
+    balance.recall("digest", 4000)
+    for _ in range(30):
+        balance.timed(20, 1, StepTiming(compute_s=0.05, exchange_wait_s=0.05), cpu_s=0.04)
+    balance.keep()
+    stored = find_profile(tmp_path, "bo", "cpu", "digest", "no")
+    assert stored.stretch == pytest.approx(1.6)
+    (worker,) = make_cluster([stored]).workers
+    assert worker.stretch == worker.least_factor == pytest.approx(1.6)
+
+
+def test_what_steps_take_beside_their_work_is_kept_for_trials_of_other_models(make, tmp_path):
+    balance = make([])
+    balance.recall("digest", 4000)
+    for _ in range(30):
+        balance.timed(20, 1, StepTiming(compute_s=0.05, commit_s=0.004, rest_s=0.002, exchange_wait_s=0.01))
+    assert newest_overhead_s(tmp_path, "bo") is None
+    balance.keep()
+    assert newest_overhead_s(tmp_path, "bo") == pytest.approx(0.006)

@@ -130,7 +130,7 @@ def test_after_trials_the_first_plan_is_near_the_best(name, tmp_path):
 
 
 def test_what_the_exchange_took_is_kept_for_the_next_plan(tmp_path):
-    machines = Simulated(CLUSTERS["laptops"], tmp_path)
+    machines = Simulated(CLUSTERS["laptops"], tmp_path, noise=0.005)
     for _ in range(40):
         machines.step()
     for balance in machines.balances:
@@ -158,6 +158,17 @@ def test_a_machine_slowed_to_a_third_loses_work_and_gets_it_back(slowed, tmp_pat
     assert max([machines.step() for _ in range(40)][20:]) < 0.07
     machines.costs[slowed] = usual[slowed]
     assert max([machines.step() for _ in range(40)][20:]) < 0.07
+
+
+@pytest.mark.parametrize("slowed", range(3))
+def test_where_steps_are_long_a_machine_slowed_to_a_third_loses_work_within_four_of_them(slowed, tmp_path):
+    machines = Simulated(CLUSTERS["laptops"], tmp_path, seed=slowed, cost=LINE.slowed(4.0))
+    for _ in range(41):
+        machines.step()
+    machines.costs[slowed] = machines.costs[slowed].slowed(3.0)
+    assert [machines.step() for _ in range(4)][-1] < 0.4
+    machines.costs[slowed] = machines.costs[slowed].slowed(1 / 3)
+    assert max([machines.step() for _ in range(40)][20:]) < 0.08  # also if it was slow for a moment only
 
 
 @pytest.mark.parametrize("scale", [0.01, 1.0, 100.0])

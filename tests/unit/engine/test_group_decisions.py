@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import replace
-from itertools import pairwise
+from itertools import pairwise, product
 
 import pytest
 from hypothesis import given
@@ -186,7 +186,20 @@ def test_where_histories_differ_the_state_of_most_counts():
 def test_the_hosts_first_worker_writes_and_where_it_has_none_the_first_of_all():
     members = (member("ann-0", "ann"), member("rosa-1", "rosa"), member("rosa-2", "rosa"))
     for host, writer in (("rosa", 1), ("ann", 0), ("lily", 0), ("", 0)):
-        assert [Roster(members, index).writes(host) for index in range(3)] == [index == writer for index in range(3)]
+        assert writers([replace(one, host=host) for one in members]) == [writer]
+
+
+@pytest.mark.parametrize("hosts", list(product(["ann", "lily", "rosa"], repeat=3)))
+def test_one_worker_writes_also_if_workers_were_started_under_different_hosts(hosts):
+    names = ("ann", "lily", "rosa")
+    members = [replace(member(f"{name}-0", name), host=host) for name, host in zip(names, hosts, strict=True)]
+    (writer,) = writers(members)
+    assert hosts.count(names[writer]) == max(map(hosts.count, hosts)), "the host of most of them"
+
+
+def writers(members):
+    """Those that say of themselves that they write."""
+    return [index for index in range(len(members)) if Roster(tuple(members), index).writes]
 
 
 def test_who_is_behind_takes_nothing():

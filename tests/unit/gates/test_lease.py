@@ -4,7 +4,8 @@ import itertools
 
 import pytest
 
-from potluck.gates.lease import LEASE_S, VOTE_S, HostLease, may_decide
+from potluck.engine.group.lighthouse import _HEARTBEAT_TIMEOUT_MS
+from potluck.gates.lease import FRESH_S, LEASE_S, NEW_S, TENDED_S, VOTE_S, HostLease, may_decide
 from potluck.gates.messages import Electorate, Promise, Settings
 
 NAMES = ("rosa", "lily", "fern")
@@ -132,3 +133,62 @@ def test_a_host_may_ask_for_a_newer_term_of_its_own():
     clock.now += 1
     voter.heard_ping(1, binds=True)
     assert voter.promise(Promise(term=5, candidate="rosa")).granted
+
+
+def test_whoever_gets_a_vote_has_time_to_begin_before_the_voter_looks_for_another_host():
+    voter, _, clock = lease("lily")
+    clock.now += VOTE_S + 0.1
+    assert voter.promise(Promise(term=2, candidate="fern")).granted
+    clock.now += VOTE_S - 0.1
+    assert not voter.promise(Promise(term=3, candidate="lily")).granted
+    assert not voter.promise(Promise(term=3, candidate="rosa")).granted
+    assert voter.promise(Promise(term=3, candidate="fern")).granted, "fern may ask again, if it has not won"
+    clock.now += VOTE_S + 0.1
+    assert voter.promise(Promise(term=4, candidate="lily")).granted
+    assert voter.touch().host_heard_s > VOTE_S, "a machine that votes for itself does not wait for itself"
+
+
+def test_a_gate_acts_for_nobody_when_the_hosts_part_of_its_machine_is_gone():
+    host, links, clock = lease()
+    links["lily"].reached = float("inf")
+    links["fern"].confirm(1)
+    assert host.is_valid, "a host that has just won begins"
+    clock.now += NEW_S + 0.1
+    links["fern"].confirm(1)
+    assert not host.is_valid
+    assert not host.binds(), "the others may elect another one"
+    host.touch()
+    assert not host.is_valid, "the agent of this machine has asked"
+    assert host.touch(by_host=True).has_lease
+    assert host.binds()
+    clock.now += TENDED_S - 0.1
+    links["fern"].confirm(1)
+    assert host.is_valid
+    clock.now += 0.2
+    assert not host.is_valid
+
+
+def test_a_trial_asks_for_a_promise_and_gives_none():
+    voter, _, clock = lease("lily")
+    assert not voter.promise(Promise(term=2, candidate="fern", is_trial=True)).granted
+    clock.now += VOTE_S + 0.1
+    for _ in range(2):
+        assert voter.promise(Promise(term=2, candidate="fern", is_trial=True)).granted
+    assert voter.promised == 1
+    assert voter.promise(Promise(term=2, candidate="jade")).granted, "it has given its vote to nobody"
+
+
+def test_answers_wait_before_a_lighthouse_could_have_given_up_the_workers_of_machines_that_are_cut_off():
+    assert FRESH_S < _HEARTBEAT_TIMEOUT_MS / 1000 < LEASE_S
+    host, links, clock = lease()
+    for link in links.values():
+        link.confirm(1)
+    clock.now += FRESH_S - 0.1
+    assert host.is_fresh
+    clock.now += 0.2
+    assert host.is_valid
+    assert not host.is_fresh
+    links["fern"].confirm(1)
+    assert host.is_fresh, "fern and rosa are more than half"
+    alone, _, _ = lease(electorates=())
+    assert alone.is_fresh

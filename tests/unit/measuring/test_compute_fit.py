@@ -63,15 +63,30 @@ def test_steps_without_samples_say_nothing():
 
 
 @pytest.mark.parametrize("factor", [3.0, 1 / 3])
-def test_a_machine_at_another_pace_is_seen_after_four_steps(factor):
+@pytest.mark.parametrize("num_steps", [2, 4])
+def test_a_machine_at_another_pace_is_seen_after_two_steps(factor, num_steps):
     generator = random.Random(2)
     fit = ComputeFit(TRUE)
     for _ in range(100):
         fit.add(noisy(TRUE, 40, generator))
-    for _ in range(4):
+    for _ in range(num_steps):
         fit.add(noisy(TRUE.slowed(factor), 40, generator))
     assert fit.profile().seconds(40) == pytest.approx(factor * TRUE.seconds(40), rel=0.06)
     assert fit.profile().seconds(20) == pytest.approx(factor * TRUE.seconds(20), rel=0.1)
+
+
+def test_a_machine_that_is_a_little_slower_is_seen_after_four_steps_and_not_after_two():
+    generator = random.Random(2)
+    fit = ComputeFit(TRUE)
+    for _ in range(100):
+        fit.add(noisy(TRUE, 40, generator))
+    for num_steps, factor in ((2, 1.0), (4, 1.6)):
+        while len(fit._timings) < 96:
+            fit.add(noisy(TRUE, 40, generator))
+        after = fit.snapshot()
+        for _ in range(num_steps):
+            after.add(noisy(TRUE.slowed(1.6), 40, generator))
+        assert after.profile().seconds(40) == pytest.approx(factor * TRUE.seconds(40), rel=0.06)
 
 
 def test_it_follows_when_the_plan_answers_the_change():

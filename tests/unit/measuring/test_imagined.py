@@ -8,7 +8,7 @@ from potluck.core.errors import MeasureError
 from potluck.measuring.device_speeds import CARDS, doubt_between, find_speed
 from potluck.measuring.imagined import imagine, read_wish, with_wishes
 from potluck.measuring.profile_store import StoredProfile
-from potluck.planning.costs import ComputeProfile
+from potluck.planning.costs import ComputeProfile, LinkProfile
 
 
 def profile(machine, per_sample_s, specification="", device="cpu"):
@@ -31,6 +31,9 @@ def profile(machine, per_sample_s, specification="", device="cpu"):
         ("NVIDIA GeForce RTX 2080 Ti", "RTX 2080 Ti"),
         ("NVIDIA A100-SXM4-40GB", "A100"),
         ("Tesla T4", "T4"),
+        ("rtx3080", "RTX 3080"),
+        ("NVIDIA GeForce RTX 3080 Laptop GPU", "RTX 3080 Max-Q"),
+        ("NVIDIA RTX 6000 Ada Generation", "RTX 6000 Ada"),
         ("8-core laptop", "8-core laptop"),
     ],
 )
@@ -86,6 +89,31 @@ def test_many_machines_get_names_of_their_own():
 def test_one_times_a_machine_is_that_machine():
     assert (read_wish("1x 1 of rosa").count, read_wish("1x 1 of rosa").specification) == (1, "1 of rosa")
     assert (read_wish("2 x rosa").count, read_wish("2 x rosa").specification) == (1, "2 x rosa")
+    two = read_wish("2x T4,1gbit", {"rosa"})
+    assert (two.count, two.specification) == (2, "T4"), "no measured machine is called T4"
+
+
+@pytest.mark.parametrize("text", ["20 RTX 3060,wifi", "1.5x RTX 3060", "shelf=2x 8-core laptop,1gbit"])
+def test_a_count_that_would_be_taken_for_a_part_of_the_device_is_refused(text):
+    with pytest.raises(MeasureError, match="how many machines") as error:
+        with_wishes([profile("rosa", 0.002, "8-core CPU")], [text], [])
+    assert "3x " in error.value.fix
+    assert [read_wish(fine).count for fine in ("8 core laptop", "3060 Ti", "shelf=2 x rosa")] == [1, 1, 1]
+
+
+def test_a_copy_of_a_machine_with_a_cpu_quota_has_the_quota_too():
+    quota = profile("rosa", 0.001, "8-core CPU").model_copy(update={"stretch": 2.5})
+    assert imagine(read_wish("1 of rosa"), [quota])[0].stretch == 2.5
+    (larger,) = imagine(read_wish("16-core CPU"), [quota])
+    assert larger.compute.solo_speed(64) / larger.stretch == pytest.approx(2 * 1000 / 2.5)
+
+
+def test_a_machine_that_replaces_a_measured_one_does_not_inherit_its_links():
+    slow = LinkProfile(latency_s=0.0, bandwidth_bytes_per_s=2.5e6)
+    known = [profile("oak", 0.001), profile("elm", 0.001).model_copy(update={"peers": {"oak": slow, "ash": slow}})]
+    found = with_wishes(known, ["oak=0.5 of elm,1gbit"], ["oak"])
+    assert [one.machine for one in found] == ["elm", "oak"]
+    assert found[0].peers.keys() == {"ash"}
 
 
 def test_machines_can_be_left_out_but_still_be_compared_with():
@@ -148,9 +176,51 @@ def test_simulate_writes_a_run_that_report_shows(tmp_path, monkeypatch):
     file = tmp_path / "rosa.json"
     file.write_text(profile("rosa", 0.002, "8-core CPU").model_dump_json())
     command = ["simulate", "--solo", str(file), "--add", "2x 4-core CPU,1gbit", "--steps", "30", "--json"]
-    told = json.loads(CliRunner().invoke(app, command).output)
+    told = json.loads(CliRunner().invoke(app, command).stdout)
     assert told["steps"] == 30
     shown = CliRunner().invoke(app, ["report", told["run"]])
     assert "simulated" in shown.output
     refused = CliRunner().invoke(app, [*command, "--lose", "lily"])
     assert "write it as --lose lily@180" in refused.exception.fix
+
+
+@pytest.mark.parametrize("other", ["RTX 30", "RTX 3060 Ti", "RTX A1000", "T400", "A10G", "RTX 4090 D", "GTX 1080"])
+def test_a_card_that_is_not_in_the_table_is_not_taken_for_one_whose_name_is_a_part_of_its_own(other):
+    assert find_speed(other) is None
+    with pytest.raises(MeasureError) as caught:
+        with_wishes([profile("rosa", 0.002, "8-core CPU")], [other], [])
+    assert "did you mean" in caught.value.fix
+
+
+def test_the_cards_that_are_close_are_listed():
+    with pytest.raises(MeasureError) as caught:
+        with_wishes([profile("rosa", 0.002, "8-core CPU")], ["RTX 30"], [])
+    assert "RTX 3060, RTX 3070, RTX 3080" in caught.value.fix
+    assert "H100" not in caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("add", "says"),
+    [
+        (["0x 8-core CPU"], "asks for 0 machines"),
+        (["200000x 8-core CPU"], "asks for 200,000 machines"),
+        (["0 of rosa"], "does nothing"),
+        (["0.0 of rosa,wifi"], "does nothing"),
+        (["0-core CPU"], "no speed"),
+        (["rosa=8-core CPU"], "there is a machine 'rosa' already"),
+        (["new=8-core CPU", "new=4-core CPU"], "there is a machine 'new' already"),
+        ([""], "names no device"),
+        (["x="], "names no device"),
+    ],
+)
+def test_wishes_without_sense_are_refused_with_a_sentence(add, says):
+    with pytest.raises(MeasureError, match=says) as caught:
+        with_wishes([profile("rosa", 0.002, "8-core CPU")], add, [])
+    assert caught.value.fix
+
+
+def test_a_machine_may_be_replaced_by_one_of_its_name():
+    found = with_wishes(
+        [profile("rosa", 0.002, "8-core CPU"), profile("lily", 0.002, "8-core CPU")], ["rosa=4-core CPU"], ["rosa"]
+    )
+    assert [one.machine for one in found] == ["lily", "rosa"]

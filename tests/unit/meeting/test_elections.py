@@ -11,7 +11,8 @@ from potluck.gates.lease import PING_S, HostLease
 from potluck.gates.messages import Electorate, Promise, Settings
 from potluck.meeting.succession.ballot import Ballot
 from potluck.meeting.succession.candidacy import Candidacy
-from potluck.meeting.succession.notes import HostIs, read_note, write_note
+from potluck.meeting.succession.finding import HostClaims
+from potluck.meeting.succession.notes import HostIs, Release, read_note, write_note
 from potluck.meeting.wire import GateOrders, Succession, Voters
 
 NAMES = ["rosa", "lily", "fern", "iris", "jade"]
@@ -49,7 +50,9 @@ class Machine:
         self.links = {other: FakeLink() for other in NAMES if other != name}
         self.lease = HostLease(self.settings, self.links, lambda: world.now)
         self.candidacy = Candidacy(name, self.disk, self, clock=lambda: world.now, chance=chance.random)
+        self.claims = HostClaims()
         self.frozen_until = 0.0
+        self.stuck_until = 0.0  # the agent or the host's part does nothing, while the gate goes on
         self.pinged_at = 0.0
 
     def settings(self):
@@ -80,8 +83,9 @@ class Machine:
     def touch(self):
         return self.lease.touch()
 
-    def promise(self, term, candidate, *, is_released=False):
-        return self.lease.promise(Promise(term=term, candidate=candidate, is_released=is_released))
+    def promise(self, term, candidate, *, is_released=False, is_trial=False):
+        asked = Promise(term=term, candidate=candidate, is_released=is_released, is_trial=is_trial)
+        return self.lease.promise(asked)
 
     def say(self, machine, text):
         return self.world.send(self.name, machine, text)
@@ -91,11 +95,17 @@ class Machine:
         succession = orders.succession.model_copy(update={"term": term})
         self.disk.note(orders=orders.model_copy(update={"host": host, "succession": succession}))
 
+    def hand_over(self, to):
+        note = write_note(self.candidacy.give_away(to))
+        for voter in self.disk.ballot.orders.succession.voters():
+            if voter != self.name:
+                self.say(voter, note)
+
     def hear(self, sender, text):
         note = read_note(text)
         if isinstance(note, HostIs):
-            if note.term > self.disk.ballot.term:
-                self.follow(sender, note.term)
+            if (found := self.claims.hear(sender, note, self.disk.ballot.orders)) is not None:
+                self.follow(found.host, found.term)
         else:
             self.candidacy.hear(sender, note, 1)
 
@@ -107,6 +117,10 @@ class Machine:
             for other in NAMES:
                 if other != self.name:
                     self.world.ping(self, self.world.machines[other])
+        if self.world.now < self.stuck_until:
+            return
+        if self.is_host:
+            self.lease.touch(by_host=True)
         won = self.candidacy.look(1)
         if won is not None:
             self.world.winners.append((won, self.name))
@@ -138,6 +152,9 @@ class World:
     def is_still(self, name):
         return self.machines[name].frozen_until > self.now
 
+    def is_stuck(self, name):
+        return self.is_still(name) or self.machines[name].stuck_until > self.now
+
     def send(self, sender, to, text):
         if self.is_cut(sender, to):
             return False
@@ -158,10 +175,15 @@ class World:
 
     def strike(self):
         """Something bad, for a while."""
-        kind, length = self.chance.choice(("freeze", "cut", "one-way", "island")), self.chance.uniform(1.0, 15.0)
+        kind, length = (
+            self.chance.choice(("freeze", "stuck", "cut", "one-way", "island")),
+            self.chance.uniform(1.0, 15.0),
+        )
         one, other = self.chance.sample(self.names, 2)
         if kind == "freeze":
             self.machines[one].frozen_until = self.now + length
+        elif kind == "stuck":
+            self.machines[one].stuck_until = self.now + length
         elif kind == "one-way":
             self.cut[one, other] = self.now + length
         elif kind == "cut":
@@ -174,7 +196,7 @@ class World:
 
     def step(self):
         self.now += TICK_S
-        due = [letter for letter in self.letters if letter[0] <= self.now and not self.is_still(letter[2])]
+        due = [letter for letter in self.letters if letter[0] <= self.now and not self.is_stuck(letter[2])]
         self.letters = [letter for letter in self.letters if letter not in due]
         for _, sender, to, text in due:
             self.machines[to].hear(sender, text)
@@ -192,6 +214,95 @@ def test_a_host_whose_pings_arrive_but_who_hears_nothing_is_replaced():
     assert sum(world.machines[name].may_act for name in world.names) == 1
 
 
+def run(world, seconds):
+    until = world.now + seconds
+    while world.now < until:
+        world.step()
+
+
+def confirming(world):
+    return set(world.machines["rosa"].lease.confirmed_by())
+
+
+def test_a_successor_that_was_cut_off_confirms_its_host_again():
+    world = World(1, 3)
+    run(world, 2.0)
+    for other in ("rosa", "fern"):
+        world.cut["lily", other] = world.cut[other, "lily"] = world.now + 30.0
+    run(world, 29.0)
+    assert confirming(world) == {"rosa", "fern"}
+    assert world.machines["lily"].lease.promised == 1, "nobody would have voted for it: it has no term of its own"
+    run(world, 5.0)
+    assert confirming(world) == {"rosa", "lily", "fern"}
+    assert world.machines["rosa"].disk.ballot.term == 1
+    assert not world.winners
+
+
+def test_a_host_takes_a_newer_term_for_a_machine_that_has_promised_one_that_nobody_has_won():
+    world = World(1, 3)
+    world.machines["lily"].disk.note(promised=4)  # as after an election in which too few votes arrived
+    run(world, 2.0)
+    assert confirming(world) == {"rosa", "fern"}
+    run(world, 10.0)
+    assert confirming(world) == {"rosa", "lily", "fern"}
+    assert world.winners == [(5, "rosa")]
+    assert world.machines["rosa"].may_act
+
+
+def test_a_host_whose_process_is_stuck_behind_a_gate_that_goes_on_is_replaced():
+    world = World(1, 3)
+    run(world, 15.0)
+    world.machines["rosa"].stuck_until = float("inf")
+    run(world, 3.0)
+    assert world.machines["rosa"].may_act
+    run(world, 1.5)
+    assert not world.machines["rosa"].may_act
+    run(world, 10.0)
+    assert [name for name in world.names if world.machines[name].may_act] == ["lily"]
+
+
+@pytest.mark.parametrize(("num_machines", "is_heard"), [(2, True), (3, True), (3, False), (5, False)])
+def test_a_handover_takes_a_moment_and_there_are_never_two_hosts_in_it(num_machines, is_heard):
+    for seed in range(20):
+        world = World(seed, num_machines)
+        run(world, 2.0)
+        if not is_heard:  # rosa is not asked for its vote
+            world.cut["lily", "rosa"] = float("inf")
+        world.machines["rosa"].hand_over("lily")
+        assert not world.machines["rosa"].may_act, "others may elect lily while their confirmations still count"
+        for _ in range(60):
+            world.step()
+            acting = [name for name in world.names if world.machines[name].may_act]
+            assert len(acting) <= 1, (seed, world.now, acting)
+        assert acting == ["lily"], seed
+
+
+def test_the_word_of_a_host_does_not_count_any_more_once_a_vote_went_to_another():
+    world = World(1, 3)
+    run(world, 2.0)
+    fern = world.machines["fern"]
+    fern.candidacy.hear("rosa", Release(term=1, to="lily"), 1)
+    assert fern.candidacy._promise(5, "rosa", is_trial=False), "lily was too slow, and rosa asks for a newer term"
+    assert not fern.candidacy._promise(6, "lily", is_trial=False)
+
+
+def test_who_has_left_votes_for_nobody_until_it_has_orders_again():
+    """Else two that left, and come back while the host is cut off, could elect one of them by what they know."""
+    world = World(1, 3)
+    orders = world.machines["lily"].disk.ballot.orders
+    for name in ("lily", "fern"):
+        world.machines[name].candidacy.abstain()
+    for other in ("lily", "fern"):
+        world.cut["rosa", other] = world.cut[other, "rosa"] = world.now + 30.0
+    run(world, 20.0)
+    assert not world.winners
+    for name in ("lily", "fern"):
+        assert world.machines[name].disk.ballot.term == 1
+        world.machines[name].candidacy.follow(orders)
+    run(world, 9.0)
+    assert [name for _, name in world.winners] == ["lily"]
+
+
 @pytest.mark.parametrize("num_machines", [3, 4, 5])
 @pytest.mark.parametrize("seed", range(60))
 def test_there_is_never_more_than_one_host_and_in_the_end_there_is_one(seed, num_machines):
@@ -201,13 +312,16 @@ def test_there_is_never_more_than_one_host_and_in_the_end_there_is_one(seed, num
         if world.now > strike_at:
             world.strike()
             strike_at = world.now + world.chance.uniform(1.0, 10.0)
+            acting = [machine for machine in world.machines.values() if machine.may_act]
+            if acting and world.chance.random() < 0.3:
+                acting[0].hand_over(world.chance.choice([name for name in world.names if name != acting[0].name]))
         world.step()
         acting = [name for name in world.names if world.machines[name].may_act]
         assert len(acting) <= 1, (world.now, acting)
     terms = [term for term, _ in world.winners]
     assert len(terms) == len(set(terms)), world.winners
     for machine in world.machines.values():
-        machine.frozen_until = 0.0
+        machine.frozen_until = machine.stuck_until = 0.0
     world.cut = {}
     for _ in range(400):
         world.step()

@@ -54,7 +54,7 @@ def test_what_all_machines_hear_alike_is_made_once_after_a_change(coordinator, m
     orders = coordinator.orders("m3")
     assert num_made == 2
     assert orders.digest not in digests
-    assert Orders.model_validate_json(coordinator.shared.encoded("m3", orders)) == orders
+    assert Orders.model_validate_json(coordinator.shared.encoded("m3", "", orders)) == orders
 
 
 def test_who_knows_its_orders_already_is_not_sent_them_again(coordinator, monkeypatch):
@@ -75,16 +75,42 @@ def test_new_members_are_told_together_and_everything_else_at_once(coordinator):
     for name in NAMES:
         coordinator.take(name, report())
     known = coordinator.orders("m1")
-    coordinator.shared.encoded("m1", known)
+    coordinator.shared.encoded("m1", "", known)
     coordinator.take("m2", report(number=2))
     changed = coordinator.orders("m1")
     assert coordinator.shared.pause_s("m1", known.digest, changed) == pytest.approx(len(NAMES) / 100)
     assert coordinator.shared.pause_s("m3", known.digest, changed) <= 0, "m3 was told of nobody yet"
     now = len(NAMES) / 100
     assert coordinator.shared.pause_s("m1", known.digest, changed) <= 0
-    coordinator.shared.encoded("m1", changed)
+    coordinator.shared.encoded("m1", known.digest, changed)
     coordinator.ask_to_leave("m1", by="m1")
     assert coordinator.shared.pause_s("m1", changed.digest, coordinator.orders("m1")) == 0.0
+
+
+def test_a_machine_is_told_only_of_members_that_have_changed_since_it_was_told(coordinator):
+    for number, name in enumerate(NAMES):
+        coordinator.take(name, report(number=number))
+
+    def told(before):
+        orders = coordinator.orders("m1")
+        sent = Orders.model_validate_json(coordinator.shared.encoded("m1", before.digest if before else "", orders))
+        assert sent.complete(before) == orders, "in the same order, too"
+        return orders, sent.member_changes
+
+    first, changes = told(None)
+    assert changes is None
+    coordinator.take("m3", report(number=99))
+    second, changes = told(first)
+    assert [one.machine for one in changes.changed] == ["m3"]
+    coordinator.roster.change("m5", has_left=True)
+    coordinator.take("m4", report(number=98))
+    third, changes = told(second)
+    assert ([one.machine for one in changes.changed], changes.gone) == (["m4"], ["m5"])
+    _, changes = told(first)  # a machine that has missed some
+    assert ([one.machine for one in changes.changed], changes.gone) == (["m3", "m4"], ["m5"])
+    coordinator.ask_to_leave("m1", by="m1")
+    _, changes = told(third)
+    assert (changes.changed, changes.gone) == ([], [])
 
 
 def test_links_are_compared_only_where_one_is_not_direct(coordinator, monkeypatch):

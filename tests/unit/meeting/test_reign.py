@@ -57,12 +57,50 @@ def test_nothing_changes_without_a_lease():
     assert "potluck leave lily" in host.lines()[0]
 
 
+def test_successors_stay_while_the_host_hears_nobody():
+    clock = Clock()
+    host = reign(clock=clock)
+    host.settle(touch("lily", "fern"), NAMES)
+    clock.now += 10.0
+    host.settle(touch(has_lease=False), NAMES)
+    assert host.succession.successors == ["lily", "fern"], "the others elect only whom they know as a successor"
+    again = Reign("rosa", SuccessionRule(), host.succession, clock=clock)
+    assert again.succession.successors == ["lily", "fern"], "a host that starts again can vote for them, too"
+
+
+def test_a_successor_whose_link_breaks_for_seconds_keeps_its_place():
+    clock, four = Clock(), [*NAMES, "moss"]
+    host = reign(clock=clock)
+    host.settle(touch("lily", "fern", "moss"), four)
+    assert host.succession.successors == ["lily", "fern"]
+    clock.now += 4.0
+    host.settle(touch("fern", "moss"), four)
+    assert host.succession.successors == ["fern", "moss", "lily"], "those that are here come first"
+    host.settle(touch("lily", "fern", "moss"), four)
+    assert host.succession.successors == ["lily", "fern"], "lily's process is ready, and moss's is not"
+    for _ in range(4):
+        clock.now += 4.0
+        host.settle(touch("fern", "moss"), four)
+    assert host.succession.successors == ["fern", "moss"]
+    host.settle(touch("lily", "fern", "moss"), four)
+    assert host.succession.successors == ["fern", "moss"]
+
+
+def test_a_mistyped_successor_is_named_once_another_machine_has_joined():
+    host = reign("lilly")
+    assert host.lines(["rosa"]) == [], "nobody has joined yet"
+    (line,) = host.lines(NAMES)
+    assert "no machine of that name has joined" in line
+    assert "did you mean 'lily'?" in line
+    assert reign("lily").lines(NAMES) == []
+
+
 def test_a_persons_word_ends_a_vote():
     clock = Clock()
     host = reign(clock=clock)
     host.settle(touch("lily", "fern"), NAMES)
     number = host.succession.number
-    host.vouch_for_loss("lily")
+    host.end_vote("lily")
     assert voters(host) == [["rosa", "fern"]]
     assert host.succession.number > number
     assert host.succession.successors == ["fern"]

@@ -2,64 +2,23 @@
 
 import json
 
-import pytest
-from starlette.testclient import TestClient
-
 from potluck.gates.identity import load_or_make
-from potluck.gates.messages import Touch
-from potluck.meeting.agent.messages import AgentPlace
+from potluck.meeting.agent.messages import AgentPlace, NoteHeard
 from potluck.meeting.agent.succession import AgentSuccession
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.host.admission import Door
-from potluck.meeting.host.coordinator import Coordinator
-from potluck.meeting.host.deputy import restore
-from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.reign import Reign, SuccessionRule
+from potluck.meeting.host.restoring import finish_takeover, is_restored, restore
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.run_files import RunFiles
-from potluck.meeting.host.service import make_service
+from potluck.meeting.host.state_copies import StateCopies
 from potluck.meeting.host.troubles import Troubles
+from potluck.meeting.succession.ballot import BallotFile
+from potluck.meeting.succession.finding import Elsewhere
+from potluck.meeting.succession.notes import HostIs
 from potluck.meeting.succession.state_copy import HostStateCopy, KeptCopy
-from potluck.meeting.transfer.bundle import BundleCache
 from potluck.meeting.wire import Succession
+from tests.unit.meeting.conftest import TOKEN
 from tests.unit.meeting.test_doorway import facts
-from tests.unit.meeting.test_runs_on_machines import record
-
-TOKEN = b"t" * 16
-
-
-@pytest.fixture
-def host(tmp_path):
-    """A host with lily as its successor and fern as an ordinary machine, and clients of both."""
-    own = facts("rosa", address="127.0.0.1")
-    roster = MachineRoster(tmp_path / "roster.json")
-    credentials = {name: roster.enrol(own if name == "rosa" else facts(name)) for name in ("rosa", "lily", "fern")}
-    reign = Reign("rosa", SuccessionRule(named=("lily",)))
-    touch = Touch(host_heard_s=0, has_lease=True, newest_term=1, confirmed_by=("rosa", "lily", "fern"))
-    reign.settle(touch, ["rosa", "lily", "fern"])
-    coordinator = Coordinator(
-        folder=tmp_path / "host",
-        facts=own,
-        roster=roster,
-        runs_dir=tmp_path / "experiments",
-        lighthouses=Lighthouses("127.0.0.1", None),
-        reign=reign,
-        token=TOKEN,
-    )
-    folder = tmp_path / "experiments" / "one"
-    (folder / "events").mkdir(parents=True)
-    (folder / "events" / "rosa-0.jsonl").write_bytes(b'{"whole": 1}\n{"half')
-    (folder / "run.yaml").write_text("model: mlp\n")
-    coordinator.put_run(record("rosa", "lily", state="running").with_(folder=folder))
-    door = Door(token=TOKEN, fingerprint=b"f" * 16, facts=own, roster=roster)
-    app = make_service(door=door, coordinator=coordinator, bundles=BundleCache(tmp_path / "bundles"))
-
-    def client(name):
-        one = TestClient(app, raise_server_exceptions=False)
-        one.headers["Authorization"] = f"Bearer {name}:{credentials[name]}"
-        return one
-
-    return coordinator, client
 
 
 def test_only_successors_get_the_hosts_state_and_files(host):
@@ -126,6 +85,27 @@ def test_a_restored_host_knows_machines_runs_and_token(host, tmp_path):
     assert (home.host_dir / "token").read_text() == TOKEN.hex()
 
 
+def test_a_takeover_that_has_broken_off_is_finished_and_the_state_of_an_earlier_reign_is_not_used(host, tmp_path):
+    coordinator, _ = host
+    home = Home(tmp_path / "home")
+    identity = load_or_make(home.identity_dir)
+    kept = KeptCopy(home.succession_dir, identity)
+    first = coordinator.succession.take()
+    restore(home, first, {})
+    coordinator.put_run(next(iter(coordinator.state.runs.values())).with_(expected=9))
+    kept.keep(coordinator.succession.take())
+    ballots = BallotFile(home.succession_dir)
+    ballots.note(orders=coordinator.shared.fresh())
+    finish_takeover(home, "lily", ballots.ballot, identity)
+    assert not is_restored(home, kept.state), "this machine is not the host"
+    finish_takeover(home, "rosa", ballots.ballot, identity)
+    assert is_restored(home, kept.state)
+    own = home.host_dir / "roster.json"
+    own.write_text(own.read_text() + "\n")  # the host goes on
+    finish_takeover(home, "rosa", ballots.ballot, identity)
+    assert own.read_text().endswith("\n"), "nothing is restored twice"
+
+
 def test_a_copy_says_of_which_cluster_it_is(host, tmp_path):
     coordinator, _ = host
     kept = KeptCopy(tmp_path / "copy", load_or_make(tmp_path / "lily"))
@@ -153,3 +133,32 @@ def test_a_copy_of_another_cluster_is_forgotten_at_the_first_orders(host, tmp_pa
     assert KeptCopy(home.succession_dir, load_or_make(home.identity_dir)).rank > 0
     own.follow(same.model_copy(update={"block": "127.9.0.0"}))
     assert KeptCopy(home.succession_dir, load_or_make(home.identity_dir)).rank == 0
+
+
+def test_the_state_of_a_host_that_has_started_again_is_newer_than_any_before(tmp_path):
+    roster = MachineRoster(tmp_path / "roster.json")
+    roster.enrol(facts("rosa", address="127.0.0.1"))
+    first = Reign("rosa", SuccessionRule())
+    copies = StateCopies(TOKEN, first)
+    for name in ("lily", "fern"):
+        roster.enrol(facts(name))
+        before = copies.take(roster, {})
+    again = Reign("rosa", SuccessionRule(), first.succession)
+    assert StateCopies(TOKEN, again).take(roster, {}).rank > before.rank, "or successors would keep the old state"
+
+
+def test_an_agent_follows_a_successor_that_says_it_is_the_host_and_no_other_member(host, tmp_path):
+    coordinator, _ = host
+    membership = HostMembership(
+        machine="fern", host="rosa", address="127.0.0.1", port=29500, fingerprint="00", credential="x"
+    )
+    home = Home(tmp_path / "fern")
+    place = AgentPlace(home=home, membership=membership, gate=str(tmp_path / "gate"), threads=None, data_dir=tmp_path)
+    own = AgentSuccession(place, lambda _: None, {})
+    own.follow(coordinator.shared.fresh())
+    own.hear(NoteHeard("iris", HostIs(term=99)))
+    assert own.look() is None
+    own.hear(NoteHeard("lily", HostIs(term=1)))
+    assert own.look() is None, "of the term on the disk"
+    own.hear(NoteHeard("lily", HostIs(term=2)))
+    assert own.look() == Elsewhere("lily", 2)

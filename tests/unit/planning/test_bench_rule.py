@@ -1,6 +1,7 @@
 """When machines leave the ring: the rest of the run must be shorter without them, whatever a step takes."""
 
 import math
+from dataclasses import replace
 
 import pytest
 from hypothesis import assume, given
@@ -132,3 +133,19 @@ def test_who_cannot_keep_up_its_pace_is_not_the_one_that_trains_alone():
     plan = alone(Cluster(workers=workers, links={}, exchange=Exchange(num_bytes=1)), 10)
     assert set(plan.benched) == {"lily", "fern"}
     assert plan.prediction.step_s == pytest.approx(1.25 * 0.011)
+
+
+def test_a_batch_with_fewer_samples_than_workers_is_planned_for_some_of_them():
+    plan = plan_run(cluster(1.0, 1.0, 1.0), 2)
+    assert sorted(plan.shares) == [0, 1, 1]
+
+
+def test_a_machine_that_trains_alone_pays_nothing_for_what_a_group_does_together():
+    pair = replace(cluster(1.0, 1.0, wait_ms=100.0), overhead_s=0.05)
+    together = plan_run(pair, 64, keep=["a", "b"]).prediction
+    assert (together.overhead_s, together.step_s) == (0.05, pytest.approx(0.032 + 0.1 + 0.05, rel=0.01))
+    single = plan_run(pair, 64)
+    assert single.benched == ("b",)
+    assert single.prediction.step_s == pytest.approx(0.064)
+    near = replace(cluster(1.0, 1.0, wait_ms=1.0), overhead_s=0.05)
+    assert plan_run(near, 64).benched == ("b",), "without the overhead both together would be faster"

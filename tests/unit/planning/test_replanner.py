@@ -125,6 +125,37 @@ def test_checks_of_short_steps_are_tenths_of_a_second_apart(num_commits, step_s)
     assert sum(check_after(num_commits + ahead, step_s=step_s) is not None for ahead in range(every)) == 1
 
 
+@given(st.integers(3, 10_000))
+def test_where_steps_are_long_every_commit_is_looked_at_and_most_of_them_only_for_an_urgent_gain(num_commits):
+    looks = [check_after(num_commits + ahead, step_s=0.5) for ahead in range(16)]
+    assert all(looks)
+    assert sum(not look.is_urgent_only for look in looks) <= 6
+    assert not all(check_after(num_commits + ahead, step_s=0.5, num_workers=1000) for ahead in range(16))
+
+
+def test_a_look_for_an_urgent_gain_leaves_no_trace_if_there_is_none():
+    """Else small gains of many looks would add up faster where steps are long, and plans change for less."""
+    slow = (cost(0.02), cost(0.04))
+    replanner, _, _ = run(pair(*slow), 101)
+    little, much = (cost(0.026), cost(0.04)), (cost(0.06), cost(0.04))
+    after, events = replanner.committed(little, 101)
+    assert events == []
+    assert after == replace(replanner, num_commits=102, num_since_change=replanner.num_since_change + 1)
+    after, events = replanner.committed(much, 101)
+    assert [event.reason for event in of_kind(PlanChanged, events)] != []
+    assert after.num_since_change == 0
+
+
+def test_a_machine_whose_quota_has_just_become_smaller_is_not_benched_for_it():
+    """Its newest work is that of the smaller quota already: its stretch, still from older steps, would count twice."""
+    before = (cost(0.002), cost(0.004))
+    after = (cost(0.006)._replace(stretch=3.0), cost(0.004))
+    replanner, _, _ = run(pair(*before), 60)
+    for step in range(60, 80):
+        replanner, _ = replanner.committed(after, step)
+    assert replanner.benched == ()
+
+
 @pytest.mark.parametrize("slows_at", [None, 5, 100])
 def test_a_plan_that_stays_is_told_again_with_newer_numbers_and_is_no_change(slows_at):
     """Never out of date for long, and no flood, whatever the steps between two checks."""

@@ -1,6 +1,7 @@
 """Simulated runs: the laws that time, membership and plans follow."""
 
 import json
+import statistics
 import time
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from potluck.core.run_folder import RunFolder
 from potluck.measuring.sources import exchange_of
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, LinkProfile
+from potluck.planning.exchanges import RunTerms, predict_modes
 from potluck.planning.plan import make_plan
 from potluck.report.compare import compare, table
 from potluck.report.story import tell
@@ -18,7 +20,7 @@ from potluck.report.view import read_run
 from potluck.simulate.reading import read_losses, read_sites, read_slow_downs
 from potluck.simulate.recording import record
 from potluck.simulate.scenario import Chances, MachineLoss, Scenario, SlowDown, WantedRun, Wires
-from potluck.simulate.simulation import simulate
+from potluck.simulate.simulation import Simulation, simulate
 
 
 def cluster_of(*per_sample_s, rate=1.25e8, spread=0.0, num_bytes=1_600_000, latency_s=1e-4):
@@ -112,6 +114,15 @@ def test_rounds_exchange_rarely():
     assert figures.samples_per_s > exact.samples_per_s
 
 
+def test_rounds_of_machines_whose_steps_vary_take_what_is_predicted():
+    noisy = replace(cluster_of(*[0.002] * 8, rate=2.5e7, spread=0.2), overhead_s=0.1)
+    terms = RunTerms(batch=128, num_steps=800, warm_up_steps=0, round_steps=16, keep=noisy.machines)
+    predicted = next(mode for mode in predict_modes(noisy, terms) if mode.mode == "rounds")
+    rounds = wanted(exchange="rounds", num_steps=800, warm_up_steps=0, round_steps=16, keep=noisy.machines)
+    figures = simulate(Scenario(cluster=noisy, wanted=rounds, wires=STEADY))
+    assert figures.samples_per_s == pytest.approx(predicted.samples_per_s, rel=0.04)
+
+
 def test_islands_exchange_inside_in_every_step_and_rarely_between():
     far = LinkProfile(latency_s=1e-3, bandwidth_bytes_per_s=2.5e6)
     near = LinkProfile(latency_s=1e-4, bandwidth_bytes_per_s=1.25e8)
@@ -160,7 +171,7 @@ def test_the_host_serves_the_others_with_its_own_processor():
 
 def test_pauses_and_losses_come_at_random():
     calm = Scenario(cluster=THREE, wanted=wanted(num_steps=200), wires=STEADY)
-    busy = simulate(replace(calm, chances=Chances(pauses_per_h=600, losses_per_h=60, away_s=5)))
+    busy = simulate(replace(calm, chances=Chances(pauses_per_h=600, losses_per_h=300, away_s=5)))
     assert busy.num_lost > 0
     assert busy.seconds > simulate(calm).seconds
 
@@ -224,3 +235,78 @@ def test_what_users_write_is_read_or_refused_with_an_example():
 def test_unknown_machines_are_refused():
     with pytest.raises(SettingsError, match="no machine 'rosa'"):
         Scenario(cluster=THREE, wanted=wanted(), losses=(MachineLoss("rosa", 3),))
+
+
+@pytest.mark.parametrize("num_machines", [2, 8])
+def test_the_exchange_that_workers_measure_is_the_one_that_steps_waited_for(num_machines):
+    """Beside the lateness of whoever happens to be last, which a prediction counts by itself."""
+    noisy = cluster_of(*[0.004] * num_machines, spread=0.15)
+    run = wanted(batch=32 * num_machines, num_steps=60, keep=noisy.machines)
+    runs = [Simulation(Scenario(cluster=noisy, wanted=run, seed=seed)) for seed in range(4)]
+    exchange_s = statistics.fmean(one.run().exchange_s / 60 for one in runs)
+    measured_s = statistics.fmean(one.largest_ring.exposed_s for one in runs if one.largest_ring)
+    assert measured_s == pytest.approx(exchange_s, rel=0.2)
+
+
+def test_what_happens_in_the_middle_of_a_round_happens():
+    slow = cluster_of(0.002, 0.004, 0.008, rate=2.5e6)
+    rounds = wanted(exchange="rounds", num_steps=400, warm_up_steps=16, round_steps=32, keep=slow.machines)
+    calm = Scenario(cluster=slow, wanted=rounds, wires=STEADY)
+    usual = simulate(calm)
+    lost = simulate(replace(calm, losses=(MachineLoss("m0001", 101),)))
+    slowed = simulate(replace(calm, slow_downs=(SlowDown("m0001", 0.25, 101, 108),)))
+    assert lost.num_lost == 1
+    assert slowed.seconds == pytest.approx(usual.seconds + 8 * 3 * slowed.work_s / 400, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"losses": (MachineLoss("m0001", 61),)}, "cannot be lost at step 61 of a run of 60"),
+        ({"losses": (MachineLoss("m0001", 0),)}, "cannot be lost at step 0"),
+        ({"losses": (MachineLoss("m0001", 9), MachineLoss("m0001", 12, 3.0))}, "does not come back"),
+        ({"losses": tuple(MachineLoss(name, 9) for name in THREE.machines)}, "none comes back"),
+        ({"slow_downs": (SlowDown("m0001", 0.5, 30, 20),)}, "cannot be slow from step 30 to step 20"),
+        ({"slow_downs": (SlowDown("m0001", 0.5, 70, 80),)}, "of a run of 60 steps"),
+        ({"wires": Wires(uplink_bytes_per_s=1e6)}, "stand at one site"),
+        ({"wires": Wires(uplink_bytes_per_s=1e6, sites=dict.fromkeys(THREE.machines, "far"))}, "stand at one site"),
+        ({"wires": Wires(sites={"m0001": "far"})}, "without an uplink"),
+        ({"wires": Wires(topology="tree"), "wanted": wanted(exchange="int4")}, "never along a tree"),
+        ({"wanted": wanted(keep=("rosa",))}, "no machine 'rosa'"),
+    ],
+)
+def test_what_would_have_no_effect_is_refused_with_a_sentence(more, says):
+    with pytest.raises(SettingsError, match=says) as error:
+        Scenario(**{"cluster": THREE, "wanted": wanted(), **more})
+    assert error.value.fix
+
+
+def test_a_machine_stands_at_one_site():
+    with pytest.raises(SettingsError, match="fern cannot stand at far and at near"):
+        read_sites(["far=fern,moss", "near=fern"])
+    with pytest.raises(SettingsError, match="is not a site"):
+        read_sites(["far=,"])
+
+
+@pytest.mark.parametrize("away_s", [3.0, None])
+def test_a_benched_machine_takes_over_when_the_only_one_that_trains_is_lost(away_s):
+    scenario = Scenario(
+        cluster=cluster_of(0.0001, 0.0002, 0.0003, rate=2.5e5),
+        wanted=wanted(num_steps=80, batch=64),
+        losses=(MachineLoss("m0000", 60, away_s),),
+        wires=STEADY,
+    )
+    simulation = Simulation(scenario)
+    figures = simulation.run()
+    assert figures.num_steps == 80
+    assert figures.num_lost == 1
+    if away_s is None:
+        assert figures.steps_s[-1] == pytest.approx(0.01 + 64 * 0.0002, rel=0.1)
+
+
+def test_with_a_cpu_quota_a_machine_alone_is_as_slow_as_its_plan_says():
+    (worker,) = cluster_of(0.001).workers
+    quota = replace(worker, stretch=2.5, least_factor=2.5)
+    cluster = Cluster(workers=(quota,), links={}, exchange=exchange_of(1_600_000))
+    figures = simulate(Scenario(cluster=cluster, wanted=wanted(), wires=STEADY))
+    assert figures.seconds / 60 == pytest.approx(make_plan(cluster, 128).prediction.step_s, rel=0.02)

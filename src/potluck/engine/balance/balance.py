@@ -99,7 +99,14 @@ class Balance:
 
     def keep(self) -> None:
         """Store what this run has measured so far, for later runs."""
-        self.kept.keep(self._cost.profile, self._cost.num_timed, self.replanner.largest_ring)
+        cost = self._cost
+        self.kept.keep(
+            cost.profile,
+            cost.num_timed,
+            self.replanner.largest_ring,
+            stretch=cost.stretch or 1.0,
+            overhead_s=cost.overhead_s,
+        )
 
     # The plan that follows from the costs of all workers
 

@@ -6,12 +6,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from potluck.core.errors import MeasureError
-from potluck.engine.balance.profile_memory import ProfileMemory
+from potluck.engine.balance.profile_memory import LEAST_STEPS, ProfileMemory
 from potluck.measuring.tuning import Tuning
 from potluck.planning.costs import ComputeProfile, LinkProfile
 from potluck.planning.measured_exchange import RingMeasurement
 
-_KEEP_EVERY_S = 60.0
+_FIRST_KEPT_S, _KEEP_EVERY_S = 10.0, 60.0  # a short run, too, is to spare the next one a start without figures
 
 
 class KeptProfile:
@@ -27,7 +27,7 @@ class KeptProfile:
         self._memory = memory
         self._say = say
         self._memory_cap: int | None = None
-        self._kept_at = time.monotonic()
+        self._next_at = time.monotonic() + _FIRST_KEPT_S
         self._has_failed = False
 
     def recall(self, digest: str, gradient_bytes: int) -> ComputeProfile | None:
@@ -58,15 +58,24 @@ class KeptProfile:
     @property
     def is_due(self) -> bool:
         """Whether it is time to write the profile again: the machine may be lost before the run ends."""
-        return time.monotonic() - self._kept_at > _KEEP_EVERY_S
+        return time.monotonic() > self._next_at
 
-    def keep(self, profile: ComputeProfile | None, num_timed: int, ring: RingMeasurement | None) -> None:
+    def keep(
+        self,
+        profile: ComputeProfile | None,
+        num_timed: int,
+        ring: RingMeasurement | None,
+        *,
+        stretch: float = 1.0,
+        overhead_s: float | None = None,
+    ) -> None:
         """Write what this run has measured, for the next run, or for this one if the machine is lost and comes back."""
-        self._kept_at = time.monotonic()
         if profile is None:
             return
+        if num_timed >= LEAST_STEPS:
+            self._next_at = time.monotonic() + _KEEP_EVERY_S
         with self._failing_softly():  # a micro_batch that the user chose is no limit of the machine
-            self._memory.keep(replace(profile, memory_cap=self._memory_cap), num_timed, ring)
+            self._memory.keep(replace(profile, memory_cap=self._memory_cap), num_timed, ring, stretch, overhead_s)
 
     @contextmanager
     def _failing_softly(self) -> Iterator[None]:

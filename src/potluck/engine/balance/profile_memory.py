@@ -14,7 +14,7 @@ from potluck.measuring.tuning_store import find_tuning_file, keep_tuning, tuning
 from potluck.planning.costs import ComputeProfile
 from potluck.planning.measured_exchange import RingMeasurement
 
-_LEAST_STEPS = 8  # fewer timings are not worth storing; a machine is benched after nine steps at the earliest
+LEAST_STEPS = 8  # fewer timings are not worth storing; a machine is benched after nine steps at the earliest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -40,10 +40,17 @@ class ProfileMemory:
         """The newest profile of this machine, of any model, with measured links."""
         return newest_links(self.home, self.machine)
 
-    def keep(self, compute: ComputeProfile | None, num_steps: int, ring: RingMeasurement | None = None) -> None:
+    def keep(
+        self,
+        compute: ComputeProfile | None,
+        num_steps: int,
+        ring: RingMeasurement | None = None,
+        stretch: float = 1.0,
+        overhead_s: float | None = None,
+    ) -> None:
         """Store the cost that a run's steps showed, if they are enough; a trial's cost is less exact and replaced."""
-        if compute is not None and num_steps >= _LEAST_STEPS:
-            self._save(compute, ring)
+        if compute is not None and num_steps >= LEAST_STEPS:
+            self._save(compute, ring, stretch, overhead_s)
 
     def halve(self, failed: int) -> int:
         """Store that `failed` samples did not fit; return the largest micro-batch to try, at most half of them."""
@@ -72,7 +79,13 @@ class ProfileMemory:
         assert self.model is not None
         return find_profile(self.home, self.machine, self.device, self.model, self.precision)
 
-    def _save(self, compute: ComputeProfile, ring: RingMeasurement | None = None) -> None:
+    def _save(
+        self,
+        compute: ComputeProfile,
+        ring: RingMeasurement | None = None,
+        stretch: float = 1.0,
+        overhead_s: float | None = None,
+    ) -> None:
         assert self.model is not None
         stored = self._stored()
         save_profile(
@@ -88,6 +101,8 @@ class ProfileMemory:
                 peers={} if stored is None else stored.peers,
                 coding_factor=1.0 if stored is None else stored.coding_factor,
                 ring=ring or (None if stored is None else stored.ring),
+                stretch=stretch,
+                overhead_s=overhead_s,
                 measured_at=time.time(),
                 specification="" if stored is None else stored.specification,
             ),

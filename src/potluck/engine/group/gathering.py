@@ -175,6 +175,7 @@ def _describe(connection: Connection, round_: RoundEntry) -> Member:
         device=str(place.device),
         card=own_card(place.device),
         lan_address=place.lan_address,
+        host=place.host,
         introduction=connection.balance.introduction(place.share),
         state=StateDigest(history=history) if history else StateDigest(weights=connection.model.weights),
         gradient_address=connection.gradient_address,

@@ -13,6 +13,7 @@ from torch.futures import Future
 from torchft.process_group import ProcessGroupDummy
 
 from potluck.engine.compute.fingerprint import gradient_bytes
+from potluck.engine.group.bucket_size import bucket_size
 from potluck.engine.group.gradient_wire import GradientWire
 from potluck.engine.group.protocol import Announcement
 from potluck.engine.group.roster import Roster
@@ -140,7 +141,7 @@ class GradientExchange:
             process_group=ProcessGroupDummy(0, 1),
             find_unused_parameters=True,
             gradient_as_bucket_view=True,
-            bucket_cap_mb=bucket_bytes(self.num_bytes, self.wire.code) / (1 << 20),
+            bucket_cap_mb=bucket_size(model, bucket_bytes(self.num_bytes, self.wire.code)) / (1 << 20),
             **_KEEP_BUFFERS,
         )
         wrapped.register_comm_hook(None, self._sum_bucket)

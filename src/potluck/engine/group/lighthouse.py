@@ -16,14 +16,14 @@ _QUORUM_TICK_MS = 20
 _NATIVE = "torchft._torchft"
 
 
-def start_lighthouse(bind: str) -> "LighthouseServer":
-    """Start the lighthouse of one run, in this process."""
+def start_lighthouse(bind: str, *, heartbeat_timeout_ms: int = _HEARTBEAT_TIMEOUT_MS) -> "LighthouseServer":
+    """Start the lighthouse of one run, in this process; a member without a heartbeat for so long is lost."""
     server: LighthouseServer = _native_part().LighthouseServer(
         bind=bind,
         min_replicas=1,
         join_timeout_ms=_JOIN_TIMEOUT_MS,
         quorum_tick_ms=_QUORUM_TICK_MS,
-        heartbeat_timeout_ms=_HEARTBEAT_TIMEOUT_MS,
+        heartbeat_timeout_ms=heartbeat_timeout_ms,
     )
     return server
 

@@ -242,7 +242,7 @@ class ReplicatedGroup:
     def writes(self) -> bool:
         """Whether this worker writes checkpoints: the host's, else the first by name."""
         session = self._gathering.session
-        return session is None or session.roster.writes(self._connection.place.host)
+        return session is None or session.roster.writes
 
     def evaluation_range(self, num_samples: int) -> range:
         self._evaluation.begin()

@@ -63,6 +63,8 @@ class Member:
     """Identity of the CUDA device: two workers that share one cannot use NCCL."""
     lan_address: str = ""
     """Where other machines reach this worker's machine past its gate; empty if it is not known."""
+    host: str = ""
+    """The machine that was the host when this worker was started."""
     gradient_address: str = ""
     """Where peers dial this worker for gradients, if gradients do not go through gates."""
 
@@ -117,8 +119,15 @@ class Roster:
         held = Counter(member.state for member in candidates)
         return max(candidates, key=lambda member: held[member.state])  # of several, the first
 
-    def writes(self, host: str) -> bool:
-        """Whether this worker saves files for all: the first on the host's machine, or of all if it has none."""
+    @property
+    def writes(self) -> bool:
+        """Whether this worker saves files for all: the first on the host's machine, or of all if it has none.
+
+        The host may have changed since a worker was started, so the one counts that most members were started with: by
+        their own knowledge each could hold another one for the writer.
+        """
+        named = Counter(member.host for member in self.members)
+        host = max(sorted(named), key=lambda name: named[name])
         on_host = (index for index, member in enumerate(self.members) if member.machine == host)
         return self.mine == next(on_host, 0)
 

@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from potluck.core.environment import read_environment
 from potluck.core.errors import MeetingError
@@ -56,10 +56,12 @@ class Agent:
         gate: GateProcess | str,
         devices: list[str] | None = None,
         threads: int | None = None,
+        serves: bool = False,
+        addresses: Sequence[str] = (),
         tell: Callable[[str], None],
         show: Callable[[str], None],
     ) -> None:
-        self._gate = OwnGate(gate, membership)
+        self._gate = OwnGate(gate, membership, addresses)
         self._place = AgentPlace(
             home=home,
             membership=membership,
@@ -71,7 +73,7 @@ class Agent:
         self._inbox: queue.SimpleQueue[AgentMessage] = queue.SimpleQueue()
         self._fork_client = ForkClient(self._inbox.put)
         self._runs: dict[str, LocalRun] = {}
-        self._succession = AgentSuccession(self._place, self._terminal.tell, self._runs)
+        self._succession = AgentSuccession(self._place, self._terminal.tell, self._runs, serves=serves)
         self._host_line = self._line_to_host()
         self._visited = Visited(membership, self._gate.socket, threads)
         self._counted = DevicesCounted(devices, {})
@@ -89,7 +91,7 @@ class Agent:
     def run(self) -> None:
         """Work until this machine has left; raises the error if the host has refused this machine."""
         self._fork_client.start()
-        if (known := self._succession.known_orders) is not None and not self._place.membership.is_of_own_host:
+        if (known := self._succession.known_orders) is not None:
             self._follow_gate(known)  # the host may be gone: other machines say who is the host now
         self._host_line.start()
         self._succession.start(self._inbox.put)
@@ -122,6 +124,8 @@ class Agent:
             self._take(message)
         if (elsewhere := self._succession.look()) is not None:
             self._change_host(elsewhere)
+        succession = self._succession
+        self._gate.keep(succession.known_orders, service=succession.service, promised=succession.promised)
         if messages and self._orders is not None:
             self._follow(self._orders)
         for run in self._runs.values():
@@ -286,7 +290,7 @@ class Agent:
 
     # Reports and status
 
-    def _report(self, *, is_leaving: bool = False) -> Report:
+    def _report(self, *, is_leaving: bool = False, gives_up_vote: bool = False) -> Report:
         return Report(
             devices=self._counted.devices,
             cards=self._counted.cards,
@@ -295,6 +299,7 @@ class Agent:
             workers=[report for run in self._runs.values() for report in run.reports()],
             data=[report for data in self._place.data.values() for report in data.report()],
             is_leaving=is_leaving,
+            gives_up_vote=gives_up_vote,
         )
 
     def _status_line(self) -> str:
@@ -312,9 +317,10 @@ class Agent:
         return f"joined {membership.host} as {membership.machine}; waiting for work"
 
     def _say_goodbye(self) -> None:
+        report = self._report(is_leaving=True, gives_up_vote=self._succession.give_up_vote())
         try:
             with HostClient.of(self._place.membership, timeout_s=_GOODBYE_S) as client:
-                client.ask("POST", "/report", self._report(is_leaving=True))
+                client.ask("POST", "/report", report)
         except MeetingError as error:
             self._terminal.tell(f"left without a goodbye: {error.args[0]}")
 

@@ -73,12 +73,12 @@ class HostLine:
 
     def _listen(self) -> None:
         """Long poll for orders, and post them when they change."""
-        known = ""
+        known: Orders | None = None
         # The doctor's questions come with the orders, and must arrive even where the network loses large packets.
         with HostClient.of(self._membership, timeout_s=POLL_S + 5, with_small_packets=True) as client:
             while not self._over.is_set():
                 try:
-                    asked = PollRequest(known=known, electorate=self._electorate())
+                    asked = PollRequest(known=known.digest if known else "", electorate=self._electorate())
                     orders = client.ask_for(Orders, "POST", "/poll", asked)
                 except HostSilentError as error:
                     self._hear_nothing(error)
@@ -87,9 +87,9 @@ class HostLine:
                     self._be_refused(error)
                     return
                 self._post(HostHeard())
-                if orders.digest != known:
-                    known = orders.digest
-                    self._post(orders)
+                if known is None or orders.digest != known.digest:
+                    known = orders.complete(known)
+                    self._post(known)
 
     def _deliver(self) -> None:
         """Send the workers' files, then this machine's report."""

@@ -26,6 +26,8 @@ def main() -> None:
     parser.add_argument("--gate", required=True)
     parser.add_argument("--devices", default="")
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--addresses", default="", help="where this machine's gate listens")
+    parser.add_argument("--serves", action="store_true", help="the process that starts this one is not the host's part")
     options = parser.parse_args()
     home = Home(options.home)
     membership = home.membership()
@@ -38,6 +40,8 @@ def main() -> None:
                 gate=options.gate,
                 devices=options.devices.split(",") if options.devices else None,
                 threads=options.threads,
+                serves=options.serves,
+                addresses=[address for address in options.addresses.split(",") if address],
                 tell=_tell,
                 show=lambda _: None,
             )

@@ -12,6 +12,7 @@ from potluck.meeting.agent.plain_environment import plain_environments
 from potluck.meeting.agent.plain_usage import PlainUsage
 from potluck.meeting.agent.preparation import prepare
 from potluck.meeting.agent.worker_environment import worker_environments
+from potluck.meeting.succession.run_place import run_place
 from potluck.meeting.transfer.run_tail import read_pace
 from potluck.meeting.wire import Assignment, GateOrders, WorkerReport
 from potluck.meeting.workers.crash import kind_of_crash
@@ -47,8 +48,8 @@ class LocalRun:
         self._post = post
         self._tell = tell
         self._gates: GateOrders | None = None
-        runs_dir = Path(assignment.runs_dir) if assignment.runs_dir else place.home.runs_dir.absolute()
-        self.folder = runs_dir / assignment.run
+        own = run_place(place.home, assignment.run, assignment.run_id)
+        self.folder = Path(assignment.runs_dir) / assignment.run if assignment.runs_dir else own
         self._prepared = RunPrepared(
             run=assignment.run, start_number=assignment.start_number, working_folder=Path.cwd()
         )

@@ -8,11 +8,13 @@ from typing import Protocol
 
 from potluck.core.atomic import replacing
 from potluck.core.checkpoint_names import is_checkpoint_name
+from potluck.core.disk import as_disk_error
 from potluck.core.errors import MeetingError, PotluckError, ShippingError
 from potluck.core.run_folder import RunFolder
 from potluck.meeting.agent.preparation import claim_folder
 from potluck.meeting.client.client import HostClient, HostSilentError
 from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.succession.run_place import is_made_by_host, run_place
 from potluck.meeting.succession.state_copy import CheckpointName, KeptCopy, StateAnswer, StateRequest
 from potluck.meeting.transfer.arrivals import keep_newest_checkpoints
 from potluck.meeting.transfer.bundle import BundleCache
@@ -51,7 +53,8 @@ class Mirror:
         self._bundles = BundleCache(home.host_dir / "bundles")
         self._catalogues = KeptCatalogues(home.host_dir / "catalogues")
         self._checkpoints: dict[str, CheckpointName] = {}
-        self._claimed: set[str] = set()
+        self._claimed: dict[str, Path] = {}
+        """By run: its folder on this machine, of runs that this machine's workers have no part in."""
         self._refused: set[tuple[str, str]] = set()
         self._is_over = threading.Event()
         self._thread = threading.Thread(target=self._copy, name="potluck-mirror", daemon=True)
@@ -74,8 +77,11 @@ class Mirror:
                 except (PotluckError, OSError) as error:
                     if str(error) != told and not self._is_over.is_set():
                         told = str(error)
-                        self._tell(f"the copy of {self._membership.host}'s state is not up to date: {error}")
+                        why = as_disk_error(error) or error
+                        self._tell(f"the copy of {self._membership.host}'s state is not up to date: {why}")
                     self._is_over.wait(_AGAIN_S)
+                else:
+                    told = ""
 
     def _copy_once(self, client: HostClient) -> None:
         answer = client.ask_for(StateAnswer, "POST", "/succession", StateRequest(known=self._kept.rank))
@@ -100,11 +106,13 @@ class Mirror:
         local = self._runs.get(run)
         if local is not None:
             return local.folder
-        folder, state = self._home.runs_dir.absolute() / run, self._kept.state
+        state = self._kept.state
         if run not in self._claimed and state is not None and run in state.runs:
-            claim_folder(folder, str(json.loads(state.runs[run].record)["id"]), is_resumed=False)
-            self._claimed.add(run)
-        return folder
+            run_id = str(json.loads(state.runs[run].record)["id"])
+            folder = run_place(self._home, run, run_id)
+            claim_folder(folder, run_id, is_resumed=is_made_by_host(self._home, folder))
+            self._claimed[run] = folder
+        return self._claimed.get(run, self._home.runs_dir.absolute() / run)
 
     def _has_catalogue(self, digest: str) -> bool:
         try:

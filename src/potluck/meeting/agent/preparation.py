@@ -15,6 +15,7 @@ from potluck.core.run_variables import parse_variables
 from potluck.meeting.agent.messages import AgentPlace, RunPrepared
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.home import Home, HostMembership
+from potluck.meeting.succession.run_place import is_made_by_host
 from potluck.meeting.transfer.bundle import BundleCache, unpack
 from potluck.meeting.transfer.packages import missing_packages
 from potluck.meeting.transfer.selection import check_entry, check_script
@@ -33,7 +34,8 @@ def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepa
     try:
         parse_variables(assignment.task.env_words)
         if assignment.runs_dir is None:
-            claim_folder(folder, assignment.run_id, is_resumed=assignment.is_resumed)
+            is_known = assignment.is_resumed or is_made_by_host(place.home, folder)
+            claim_folder(folder, assignment.run_id, is_resumed=is_known)
         if assignment.fetches_checkpoint:
             fetch_checkpoint(membership, RunFolder(folder))
         if assignment.task.settings is None:

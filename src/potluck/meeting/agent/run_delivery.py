@@ -20,6 +20,8 @@ class RunDelivery:
         self._machine = machine
         self._tell = tell
         self._shipper: Shipper | None = None
+        self._told: set[str] = set()
+        """Files that cannot be sent, of which this machine's terminal has told."""
         self._upload = CheckpointUpload(RunFolder(folder))
 
     def advance(self, client: HostClient) -> bool:
@@ -29,6 +31,10 @@ class RunDelivery:
                 self._folder, lambda *delivery: self._send(client, *delivery), machine=self._machine
             )
         remaining = self._shipper.ship()
+        for name, refused in self._shipper.refused.items():
+            if name not in self._told:
+                self._told.add(name)
+                self._tell(f"{name} of run {self._run} stays here: {refused.args[0]}")
         try:
             is_uploading = self._upload.advance(client, self._run)
         except (HostSilentError, NotAdmittedError):
@@ -44,6 +50,5 @@ class RunDelivery:
         except (HostSilentError, NotAdmittedError):
             raise
         except MeetingError as error:
-            self._tell(f"{file_name} of run {self._run} stays here: {error.args[0]}")
             raise ShippingError(str(error.args[0]), fix=error.fix) from error
         return int(json.loads(answer)["size"])

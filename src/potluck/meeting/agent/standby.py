@@ -46,6 +46,7 @@ class StandbyHost:
 
     def start_again(self) -> None:
         """Start it again after it has ended by itself: it goes on with its own state."""
+        self.is_serving = True
         self.start()
         self._send({"term": 0, "service": self.service, "runs": {}, "is_restored": True})
 

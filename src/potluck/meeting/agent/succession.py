@@ -1,30 +1,31 @@
 """An agent's part in the host's succession: its vote, its copy of the host's state, and the host that waits here."""
 
 import threading
-import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from potluck.core.errors import GateError
+from potluck.core.errors import GateError, MeetingError
 from potluck.gates.identity import load_or_make
 from potluck.gates.owner_line import OwnerLine
+from potluck.meeting.agent.disk_trouble import DiskTrouble
+from potluck.meeting.agent.host_part import HostPart
 from potluck.meeting.agent.messages import AgentMessage, AgentPlace, NoteHeard
 from potluck.meeting.agent.mirroring import HasFolder, Mirror
-from potluck.meeting.agent.standby import StandbyHost
 from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.succession.candidacy import Candidacy
-from potluck.meeting.succession.finding import Elsewhere, follow_host
-from potluck.meeting.succession.notes import HostIs, Known, hear_notes
+from potluck.meeting.succession.finding import Elsewhere, HostClaims, follow_host
+from potluck.meeting.succession.notes import Follows, HostIs, Known, WhoIsHost, hear_notes, write_note
 from potluck.meeting.succession.state_copy import KeptCopy
 from potluck.meeting.wire import GateOrders
-
-_RESTART_S = 2.0
 
 
 class AgentSuccession:
     """Used by the agent's loop. Other threads only post messages to it."""
 
-    def __init__(self, place: AgentPlace, tell: Callable[[str], None], runs: Mapping[str, HasFolder]) -> None:
+    def __init__(
+        self, place: AgentPlace, tell: Callable[[str], None], runs: Mapping[str, HasFolder], *, serves: bool = False
+    ) -> None:
+        """`serves`: if this machine is the host, its part belongs to this agent, not to the process that started it."""
         self._place = place
         self._machine = place.membership.machine
         self._tell = tell
@@ -34,10 +35,13 @@ class AgentSuccession:
         self._kept = KeptCopy(place.home.succession_dir, load_or_make(place.home.identity_dir))
         self._candidacy = Candidacy(self._machine, self._ballots, self._line)
         self._mirror: Mirror | None = None
-        self._standby: StandbyHost | None = None
-        self._started_at = 0.0
+        self._host_part = HostPart(place.home, place.gate, tell, is_own=serves)
         self._is_over = threading.Event()
+        self._disk = DiskTrouble(tell)
+        self._claims = HostClaims()
         self._newer: Elsewhere | None = None
+        self._told = ""
+        """Which host this machine cannot follow, as it was printed last."""
 
     @property
     def _hosts_here(self) -> bool:
@@ -47,10 +51,13 @@ class AgentSuccession:
     @property
     def service(self) -> str:
         """The socket of the host's part that this agent has started; empty if it has not."""
-        return "" if self._standby is None else self._standby.service
+        return self._host_part.service
 
     @property
     def promised(self) -> int:
+        """The newest term for which this machine has promised its vote."""
+        if self._hosts_here:  # the host's part votes
+            self._ballots.look_again()
         return self._ballots.ballot.promised
 
     @property
@@ -78,7 +85,17 @@ class AgentSuccession:
         """Stop copying and voting; the host's part here pauses its runs first if this is `in_order`."""
         self._is_over.set()
         self._stop_mirror()
-        self._dismiss_standby(in_order=in_order)
+        self._host_part.dismiss(in_order=in_order)
+
+    def give_up_vote(self) -> bool:
+        """Vote for nobody until this machine joins again; False if that could not be noted on the disk."""
+        if not self.electorate:
+            return False
+        try:
+            self._candidacy.abstain()
+        except OSError:
+            return False
+        return True
 
     # Messages
 
@@ -86,24 +103,39 @@ class AgentSuccession:
         """Take new orders: note them on the disk, and keep a copy of the host's state if this machine is to."""
         if self._hosts_here:
             return
-        with suppress(OSError):  # a full disk: the host hears that this machine does not know them yet
+        with self._disk.survived("this machine votes for no host just now"):  # the host hears that, and goes on
             self._candidacy.follow(orders)
-        if self._kept.block not in (None, orders.block):
-            self._kept.forget()  # of another cluster: it must neither seem newer than this host's state nor be restored
+        with self._disk.survived("this machine cannot take the host's place just now"):
+            if self._kept.block not in (None, orders.block):
+                self._kept.forget()  # of another cluster: it must neither seem newer than this host's state nor be used
+            if self._machine in orders.succession.successors:
+                self._keep_copy()
         if self._machine in orders.succession.successors:
-            self._keep_copy()
-        elif self._mirror is not None:
+            return
+        if self._mirror is not None:
             self._stop_mirror()
-            self._dismiss_standby()
+            self._host_part.dismiss()
 
     def hear(self, heard: NoteHeard) -> None:
         """Take a note of another machine."""
-        if isinstance(heard.note, HostIs):
-            known = max(self._ballots.ballot.term, 0 if self._newer is None else self._newer.term)
-            if heard.note.term > known and heard.sender != self._machine:
-                self._newer = Elsewhere(heard.sender, heard.note.term)
-        elif not self._hosts_here:
-            with suppress(GateError, OSError):
+        if self._hosts_here:
+            self._ballots.look_again()
+        orders, note = self._ballots.ballot.orders, heard.note
+        if isinstance(note, HostIs | Follows):
+            found = None if orders is None else self._claims.hear(heard.sender, note, orders)
+            if found is not None and found.term > (0 if self._newer is None else self._newer.term):
+                self._newer = found
+            elif orders is not None:
+                with suppress(GateError):
+                    self._claims.ask(self._line, orders)
+        elif self._hosts_here:
+            return  # the host's part answers
+        elif isinstance(note, WhoIsHost):
+            if orders is not None:
+                with suppress(GateError):
+                    self._line.say(heard.sender, write_note(Follows(term=orders.succession.term, host=orders.host)))
+        else:
+            with suppress(GateError), self._disk.survived("this machine votes for no host just now"):
                 self._candidacy.hear(heard.sender, heard.note, self._kept.rank)
 
     def look(self) -> Elsewhere | None:
@@ -111,30 +143,55 @@ class AgentSuccession:
         if (newer := self._newer) is not None:
             self._newer = None
             return newer
-        if self._hosts_here:
-            self._keep_serving()
-            return None
-        try:
-            won = self._candidacy.look(self._kept.rank)
-        except (GateError, OSError):
-            return None
+        if (noted := self._noted_elsewhere()) is not None:
+            return noted
+        won: int | None = None
+        with suppress(GateError), self._disk.survived("this machine cannot be the host just now"):
+            if self._hosts_here:
+                self._host_part.keep()
+            else:
+                won = self._candidacy.look(self._kept.rank)
+                if self._mirror is not None:
+                    self._host_part.call()  # also where the process that waits has ended
         return None if won is None else Elsewhere(self._machine, won)
+
+    def _noted_elsewhere(self) -> Elsewhere | None:
+        """The host that this machine has noted, if its membership still names another one.
+
+        Then only one of both files was written: the disk was full, or the power was cut.
+        """
+        if self._hosts_here:
+            self._ballots.look_again()  # the host's part changes it
+        orders, membership = self._ballots.ballot.orders, self._place.membership
+        if orders is None or orders.host == membership.host or not orders.has(orders.host):
+            return None
+        return Elsewhere(orders.host, orders.succession.term)
 
     def become(self, elsewhere: Elsewhere) -> None:
         """Follow another host, or be the host: change this machine's membership."""
+        with self._disk.survived(f"this machine cannot note that {elsewhere.host} is the host now"):
+            self._become(elsewhere)
+
+    def _become(self, elsewhere: Elsewhere) -> None:
         was_here = self._hosts_here
         self._stop_mirror()
         if was_here:
             self._ballots = BallotFile(self._place.home.succession_dir)  # the host's part has changed it
-        address = "" if elsewhere.host == self._machine else self._address_of(elsewhere.host)
-        followed = follow_host(self._place.home, self._ballots, elsewhere, address)
+        address = "" if elsewhere.host == self._machine else _address_of(elsewhere.host, self._line)
+        try:
+            followed = follow_host(self._place.home, self._ballots, elsewhere, address)
+        except MeetingError as error:  # a host of whom this machine does not know
+            if self._told != (text := str(error)):
+                self._told = text
+                self._tell(text)
+            return
         if followed is None:
             return
         self._place.membership = followed
         if elsewhere.host == self._machine:
-            self._serve(elsewhere.term)
+            self._host_part.serve(elsewhere.term, {name: str(run.folder) for name, run in self._runs.items()})
         elif was_here:
-            self._dismiss_standby()
+            self._host_part.dismiss()
         self._candidacy = Candidacy(self._machine, self._ballots, self._line)
 
     def waiting_line(self) -> str:
@@ -157,40 +214,16 @@ class AgentSuccession:
             place = self._place
             self._mirror = Mirror(place.home, place.membership, self._kept, self._runs, self._tell)
             self._mirror.start()
-        self._call_standby()
-
-    def _call_standby(self) -> StandbyHost:
-        """The host's part that waits here; started if there is none."""
-        if self._standby is None:
-            self._standby = StandbyHost(self._place.home, self._place.gate)
-            self._standby.start()
-        return self._standby
-
-    def _dismiss_standby(self, *, in_order: bool = False) -> None:
-        if self._standby is not None:
-            self._standby.close(in_order=in_order and self._standby.is_serving)
-            self._standby = None
+        self._host_part.call()
 
     def _stop_mirror(self) -> None:
         if self._mirror is not None:
             self._mirror.close()
             self._mirror = None
 
-    def _serve(self, term: int) -> None:
-        self._started_at = time.monotonic()
-        self._call_standby().serve(term, {name: str(run.folder) for name, run in self._runs.items()})
 
-    def _keep_serving(self) -> None:
-        """Start the host's part again if it has ended by itself."""
-        standby = self._standby
-        is_due = time.monotonic() - self._started_at > _RESTART_S
-        if standby is not None and standby.is_serving and standby.has_ended and is_due:
-            self._tell("the process that is the host on this machine has ended; a new one starts")
-            self._started_at = time.monotonic()
-            standby.start_again()
-
-    def _address_of(self, machine: str) -> str:
-        """Where the link to a machine leads, if it is up."""
-        with suppress(GateError):
-            return next((link.address for link in self._line.links().links if link.machine == machine), "")
-        return ""
+def _address_of(machine: str, line: OwnerLine) -> str:
+    """Where the link to a machine leads, if it is up."""
+    with suppress(GateError):
+        return next((link.address for link in line.links().links if link.machine == machine), "")
+    return ""

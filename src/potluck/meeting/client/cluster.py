@@ -171,5 +171,6 @@ class ClusterClient:
         with HostClient.of(self.membership, timeout_s=_START_S) as client:
             client.ask("POST", f"/handover/{machine}")
 
-    def leave(self, machine: str) -> None:
-        self._client.ask("POST", f"/machines/{machine}/leave")
+    def leave(self, machine: str) -> str:
+        """Ask a machine to leave; a warning of the host, if it has one."""
+        return str(self._client.ask("POST", f"/machines/{machine}/leave").get("warning", ""))

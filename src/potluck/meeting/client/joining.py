@@ -1,5 +1,6 @@
 """Joining a host: from a pasted line to a membership."""
 
+import ssl
 from collections.abc import Callable
 
 import msgspec
@@ -12,7 +13,7 @@ from potluck.machine.adapters import address_outside
 from potluck.machine.facts import Facts as Snapshot
 from potluck.machine.parity import READING_S, read_parity
 from potluck.meeting.access.introduction import introduce, versions_of
-from potluck.meeting.access.invitation import Invitation
+from potluck.meeting.access.invitation import Invitation, fingerprint_of
 from potluck.meeting.access.networks import find_interface
 from potluck.meeting.client.client import (
     AskedForParityError,
@@ -65,6 +66,7 @@ def join(
 ) -> HostMembership:
     """Join the host with a proof of the token, and save the membership. Links to other machines are not checked.
 
+    The line of a machine that was this one's host and is not any more leads to the membership of now.
     `tell` prints why it takes seconds longer: the host has other versions, and a parity check decides.
     """
     address = address_towards(invitation.address)
@@ -73,10 +75,14 @@ def join(
         try:
             version, ahead_s, round_trip_s = measure_clock(client)
         except HostSilentError as error:
+            if (known := known_through(invitation, home)) is not None:
+                asked = "asks the other machines" if known.is_of_own_host else f"knows {known.host}, and asks there"
+                tell(f"{invitation.address} does not answer as a host; this machine {asked}")
+                return known
             raise HostSilentError(
                 error.args[0],
-                fix=f"check that potluck host runs there; if it does, its firewall keeps {outside} out "
-                "(on Windows: docs/windows.md), and there: "
+                fix="check that potluck host runs there (potluck status on a joined machine says who is the host now); "
+                f"if it does, its firewall keeps {outside} out (on Windows: docs/windows.md), and there: "
                 f"potluck doctor --fix-script linux --peer {outside} --port {invitation.port} | sudo bash",
             ) from None
         facts = introduce(
@@ -108,6 +114,17 @@ def join(
     BallotFile(home.succession_dir).forget()  # of a cluster that this machine belonged to before
     home.remember(membership)
     return membership
+
+
+def known_through(invitation: Invitation, home: Home) -> HostMembership | None:
+    """This machine's membership, if the line is of another machine of its cluster than the host that it knows."""
+    membership, orders = home.membership(), BallotFile(home.succession_dir).ballot.orders
+    if membership is None or orders is None:
+        return None
+    if membership.fingerprint == invitation.fingerprint.hex():
+        return None
+    fingerprints = [fingerprint_of(ssl.PEM_cert_to_DER_cert(one.certificate)) for one in orders.members]
+    return membership if invitation.fingerprint in fingerprints else None
 
 
 def _knock_with_parity(invitation: Invitation, request: JoinRequest) -> JoinAnswer:

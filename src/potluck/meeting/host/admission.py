@@ -2,7 +2,7 @@
 
 import hmac
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import msgspec
 from pydantic import ValidationError
@@ -77,12 +77,19 @@ class Door:
         """Whether `key` is the metrics key, which is good for nothing else."""
         return hmac.compare_digest(key.encode(errors="replace"), metrics_key(self._token).encode())
 
-    async def join(self, body: bytes, proof: str, peer: str) -> JoinAnswer:
-        """Admit a machine; raises if it fails the proof or a check."""
+    async def join(
+        self, body: bytes, proof: str, peer: str, confirmed: Callable[[], Awaitable[None]] | None = None
+    ) -> JoinAnswer:
+        """Admit a machine; raises if it fails the proof or a check.
+
+        `confirmed` waits until this host may change anything, or raises: its words are for who has proven the token.
+        """
         request = self._proven(body, proof, peer)
         self._check(request)
         await self._check_parity(request)
-        self._check(request)  # once more: while the host computed its reading, another machine may have joined
+        if confirmed is not None:
+            await confirmed()
+        self._check(request)  # once more: while the host computed or waited, another machine may have joined
         return JoinAnswer(
             host=self._facts.machine,
             credential=self._roster.enrol(request.facts),

@@ -17,9 +17,16 @@ _AGAIN_S = 10.0
 class AgentProcess:
     """Starts the agent, restarts it if it has ended, and ends it with the host."""
 
-    def __init__(self, arguments: list[str], log: Path, tell: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        arguments: list[str],
+        log: Path,
+        tell: Callable[[str], None],
+        is_host_elsewhere: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._command = [sys.executable, "-m", "potluck.meeting.agent.local_agent", *arguments]
         self._log = log
+        self._is_host_elsewhere = is_host_elsewhere
         self._tell = tell
         self._started_at = 0.0
         self._process: subprocess.Popen[bytes] | None = None
@@ -29,8 +36,16 @@ class AgentProcess:
         # The agent leaves when its stdin closes, so it ends with this process. It logs: the terminal shows the roster.
         with self._log.open("wb") as log:
             self._process = subprocess.Popen(  # noqa: S603
-                self._command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                [*self._command, *(["--serves"] if self._is_host_elsewhere() else [])],
+                stdin=subprocess.PIPE,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
+
+    @property
+    def has_begun(self) -> bool:
+        return self._process is not None
 
     @property
     def is_running(self) -> bool:

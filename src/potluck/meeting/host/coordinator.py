@@ -112,15 +112,24 @@ class Coordinator:
     def take(self, machine: str, report: Report, address: str = "") -> None:
         """Apply a machine's report of itself and its workers; `address` is where the report came from."""
         is_news = self.data.take(machine, report.data)
+        if report.is_leaving and report.gives_up_vote:  # at once: the last ones to leave would else keep the lease
+            self.succession.reign.end_vote(machine)
         self._become(decisions.take(self.state, machine, report, address, self._clock()))
         if is_news:
             self.changes.tell()
 
     def ask_to_leave(self, machine: str, *, by: str) -> None:
-        """Ask a machine to leave; `by` is the machine that wants it. The word of a person ends an absent one's vote."""
-        if machine in self.roster.machines and self.roster.state(machine) in ("away", "left"):
-            self.succession.reign.vouch_for_loss(machine)
-        self._become(decisions.ask_to_leave(self.state, machine, by, self._clock()))
+        """Ask a machine to leave; `by` is the machine that wants it. The word of a person ends the vote of a lost one.
+
+        A machine without which this host may not act is one of those, also if it was heard a moment ago, or is off
+        the roster because it was sent away.
+        """
+        is_lost = self.succession.is_lost(machine)
+        if is_lost:
+            self.succession.reign.end_vote(machine)
+            self.changes.tell()
+        if machine in self.roster.machines or not is_lost:
+            self._become(decisions.ask_to_leave(self.state, machine, by, self._clock()))
 
     async def start_run(self, request: RunRequest, by: str) -> RunRecord:
         """Start a run on all joined machines, or on those that the request names."""
@@ -218,7 +227,7 @@ class Coordinator:
             run["trouble"] = list(self.trouble(run["run"]))
             run["data"] = self.data.show(self._kept.runs[run["run"]])
         reign = self.succession.reign
-        trouble = [*reign.lines(), *self._watch.link_trouble()]
+        trouble = [*reign.lines(self.roster.machines), *self._watch.link_trouble()]
         return {**shown, "trouble": trouble, "install": self.install, "succession": reign.as_data()}
 
     def trouble(self, run: str) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from potluck.core.disk import as_disk_error
 from potluck.core.errors import PotluckError
 from potluck.core.version import FROM_THE_HOST, __version__
 from potluck.meeting.host.admission import Door, NotProvenError, ParityWantedError, TooManyTriesError
+from potluck.meeting.host.reign import NotConfirmedError
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.transfer.bundle import DEFAULT_LIMIT_BYTES
@@ -27,7 +28,7 @@ STRANGERS_BODY_S = 5.0
 MEMBERS_BODY_S = 30.0
 _SLOWEST_BYTES_PER_S = 12_500
 _OPEN_TO_ALL = ("/version", "/join")
-_STATUSES = {NotProvenError: 401, TooManyTriesError: 429, ParityWantedError: PARITY_WANTED}
+_STATUSES = {NotConfirmedError: 503, NotProvenError: 401, TooManyTriesError: 429, ParityWantedError: PARITY_WANTED}
 OTHER_VERSION = f"install the host's version, {__version__}: {FROM_THE_HOST}"
 
 

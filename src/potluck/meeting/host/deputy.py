@@ -14,7 +14,6 @@ import signal
 import ssl
 import sys
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,20 +22,18 @@ from potluck.core.atomic import write_secret
 from potluck.gates.identity import load_or_make
 from potluck.gates.loopback import lighthouse_address
 from potluck.meeting.access.invitation import Invitation, fingerprint_of
-from potluck.meeting.access.token import restore_token, write_metrics_key
 from potluck.meeting.home import Home
+from potluck.meeting.host.behind_gate import bind_service
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.meeting_point import MeetingPlace, MeetingPoint
 from potluck.meeting.host.reign import Reign, SuccessionRule
+from potluck.meeting.host.restoring import is_restored, restore
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.run_files import RunFiles
-from potluck.meeting.host.runs import RunRecord
 from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.succession.ballot import BallotFile
-from potluck.meeting.succession.state_copy import HostStateCopy, KeptCopy
+from potluck.meeting.succession.state_copy import KeptCopy
 from potluck.meeting.wire import GOODBYE
-
-_UNHEARD_S = 10.0  # long enough to be told at once who is the host now
 
 
 def main() -> None:
@@ -58,7 +55,7 @@ async def _serve(home: Home, gate: str, order: dict[str, Any]) -> None:
     threading.Thread(target=_end_with_stdin, args=(loop, point), name="potluck-stdin", daemon=True).start()
     service = Path(order["service"])
     service.unlink(missing_ok=True)
-    await point.serve(service, lambda: None, _nothing)
+    await point.serve(bind_service(service), lambda: None, _nothing)
 
 
 async def _nothing() -> None:
@@ -88,6 +85,10 @@ def _open(home: Home, gate: str, taken_over: tuple[int, dict[str, str]] | None) 
         term, own_runs = taken_over
         succession = succession.model_copy(update={"term": term})
         restore(home, kept.state, own_runs)
+    elif orders.host != membership.machine:
+        raise SystemExit(f"potluck host: {orders.host} is the host now, and not this machine")
+    elif not is_restored(home, kept.state):
+        restore(home, kept.state, {})  # the takeover has broken off: a full disk, a cut of the power
     roster = MachineRoster(home.host_dir / "roster.json")
     lighthouses = Lighthouses(lighthouse_address(roster.block), gate)
     _light(home, lighthouses)  # first of all: runs wait for nothing else
@@ -114,24 +115,6 @@ def _light(home: Home, lighthouses: Lighthouses) -> None:
     for record in RunFiles(home.host_dir / "runs", Troubles(_tell)).read():
         if not record.has_ended and not record.task.is_plain:
             lighthouses.start(record.id, record.lighthouse_port)
-
-
-def restore(home: Home, state: HostStateCopy, own_runs: dict[str, str]) -> None:
-    """Write a copied state into this machine's host folder; what an earlier host left there is set aside."""
-    folder = home.host_dir
-    for old in (folder / "roster.json", folder / "runs"):
-        if old.exists():
-            old.rename(folder / f".{old.name}.until-{time.time_ns()}")
-    roster = json.loads(state.roster)
-    for machine in roster["machines"].values():
-        machine["last_heard"] = time.time() - _UNHEARD_S  # by this machine: it has heard nobody as the host yet
-    write_secret(folder / "roster.json", json.dumps(roster))
-    restore_token(folder, bytes.fromhex(state.token))
-    write_metrics_key(folder, bytes.fromhex(state.token))
-    for name, run in state.runs.items():
-        record = RunRecord.model_validate_json(run.record)
-        place = Path(own_runs.get(name, home.runs_dir.absolute() / name))
-        write_secret(folder / "runs" / f"{name}.json", record.with_(folder=place).model_dump_json(indent=1))
 
 
 def _tell(text: str) -> None:

@@ -23,6 +23,7 @@ from potluck.meeting.access.token import load_or_make_token, write_metrics_key
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.host.agent_process import AgentProcess
 from potluck.meeting.host.announcing import announcing
+from potluck.meeting.host.behind_gate import bind_service
 from potluck.meeting.host.last_resort import EndBy
 from potluck.meeting.host.listening import bind, choose_interfaces
 from potluck.meeting.host.meeting_point import MeetingPlace, MeetingPoint
@@ -30,7 +31,9 @@ from potluck.meeting.host.offering import as_handed_out, try_to_offer_wheel
 from potluck.meeting.host.own_firewall import firewall_lines
 from potluck.meeting.host.reign import Reign, SuccessionRule
 from potluck.meeting.host.reported_links import ReportedLinks
+from potluck.meeting.host.restoring import finish_takeover
 from potluck.meeting.host.roster import MachineRoster
+from potluck.meeting.host.troubles import Troubles
 from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.succession.finding import Elsewhere, find_host, follow_host
 from potluck.meeting.wire import GateOrders, Introduction, Reach
@@ -74,6 +77,8 @@ class Host:
         sockets = [bind(interface.address, options.port) for interface in self.interfaces]
         identity = load_or_make(home.identity_dir)
         self._fingerprint = fingerprint_of(ssl.PEM_cert_to_DER_cert(identity.certificate))
+        self._ballots = BallotFile(home.succession_dir)
+        finish_takeover(home, options.machine, self._ballots.ballot, identity)
         self._token = load_or_make_token(home.host_dir)
         write_metrics_key(home.host_dir, self._token)
         address = self.interfaces[0].address
@@ -89,9 +94,10 @@ class Host:
         )
         self._own = _OwnMachine(seen, facts, identity)
         self._gate = GateProcess(home.identity_dir, sockets, _tell)
-        self._agent = AgentProcess(self._agent_arguments(), home.host_dir / "agent.log", _tell)
-        self._told_gate: GateOrders | None = None
-        self._ballots = BallotFile(home.succession_dir)
+        self._agent = AgentProcess(
+            self._agent_arguments(), home.host_dir / "agent.log", _tell, lambda: self.point is None
+        )
+        self._told_gate: tuple[GateOrders, int] | None = None
         self.point: MeetingPoint | None = None
         """None while another machine is the host."""
         self._ending = asyncio.Event()
@@ -162,12 +168,12 @@ class Host:
             self.point = self._open(roster)
             self._remember_this_machine()
             self.point.coordinator.changes.first = self._tell_gate
+            service = bind_service(self._gate.folder / "service")  # a client that comes from now on is answered
             self._tell_gate()
             opened()
             async with self._announced():
                 if self._options.can_train:
                     self._agent.start()
-                service = self._gate.folder / "service"
                 await self.point.serve(service, lambda: self._each_second(show), self._say_goodbye)
         if not self._ending.is_set():
             await self._work_for_another(show)
@@ -207,17 +213,24 @@ class Host:
 
     async def _work_for_another(self, show: Callable[[], None]) -> None:
         """Another machine is the host: keep this machine's gate and agent, which follows that host, until `end`."""
-        replaced_by = self.point.replaced_by if self.point is not None else self._ballots.ballot.host
-        self.point = None
+        replaced_by, troubles = self._ballots.ballot.host, Troubles(_tell)
+        if self.point is not None:
+            elsewhere = self.point.elsewhere
+            assert elsewhere is not None
+            replaced_by, self.point = elsewhere.host, None
+            if not self._agent.is_running:  # it finds out by itself otherwise
+                with troubles.survived(f"noting that {replaced_by} is the host now"):  # the agent hears it again
+                    follow_host(self._home, self._ballots, elsewhere)
         _tell(
             f"{replaced_by} is the host now; this machine works for it\n"
             f"  to make this machine the host again: potluck handover {self._options.machine}"
         )
-        if self._options.can_train and not self._agent.is_running:
-            self._agent.start()
         while not self._ending.is_set():
             show()
-            self._agent.keep()
+            with troubles.survived("this machine's agent"):
+                if not self._agent.has_begun:  # where nothing is to be trained, too: this machine votes
+                    self._agent.start()
+                self._agent.keep()
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(self._ending.wait(), 1.0)
         await self._say_goodbye()
@@ -245,12 +258,11 @@ class Host:
         assert self.point is not None
         if self.point.replaced_by is not None:
             return  # the agent follows the new host, and tells the gate
-        orders = self.point.coordinator.shared.gate()
-        if orders != self._told_gate:
-            self._told_gate = orders
+        orders, promised = self.point.coordinator.shared.gate(), self._ballots.ballot.promised
+        if (orders, promised) != self._told_gate:
+            self._told_gate = (orders, promised)
             service = str(self._gate.folder / "service")
             wheel = as_handed_out(self._wheel, self._home.host_dir)
-            promised = self._ballots.ballot.promised
             self._gate.update(
                 as_settings(orders, self._options.machine, service=service, handed_out=wheel, promised=promised)
             )
@@ -270,6 +282,7 @@ class Host:
 
     def _agent_arguments(self) -> list[str]:
         arguments = [str(self._home.folder.absolute()), "--gate", str(self._gate.socket)]
+        arguments += ["--addresses", ",".join(interface.address for interface in self.interfaces)]
         if self._options.devices:
             arguments += ["--devices", ",".join(self._options.devices)]
         if self._options.threads:

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import gc
+import socket
 import threading
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -17,7 +18,7 @@ from potluck.gates.file_limit import raise_file_limit
 from potluck.gates.loopback import lighthouse_address
 from potluck.gates.owner_line import OwnerLine
 from potluck.meeting.host.admission import Door
-from potluck.meeting.host.behind_gate import BehindGate, bind_service
+from potluck.meeting.host.behind_gate import BehindGate
 from potluck.meeting.host.closing import Closing
 from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.keeping import ReignKeeper
@@ -26,6 +27,7 @@ from potluck.meeting.host.reign import Reign
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.service import make_service
 from potluck.meeting.succession.ballot import BallotFile
+from potluck.meeting.succession.finding import Elsewhere
 from potluck.meeting.transfer.bundle import BundleCache
 from potluck.meeting.wire import Introduction
 
@@ -97,14 +99,20 @@ class MeetingPoint:
         return self.coordinator.succession.reign.replaced_by
 
     @property
+    def elsewhere(self) -> Elsewhere | None:
+        """The same machine, with its term."""
+        return self.coordinator.succession.reign.newer
+
+    @property
     def is_ending(self) -> bool:
         return self._ending.is_set()
 
     async def serve(
-        self, socket_file: Path, each_second: Callable[[], None], farewell: Callable[[], Awaitable[None]]
+        self, service: socket.socket, each_second: Callable[[], None], farewell: Callable[[], Awaitable[None]]
     ) -> None:
         """Serve until `end`, then pause all runs after their step; or until another machine is the host.
 
+        `service` is a listening Unix socket, to which this machine's gate brings HTTP clients.
         `each_second` is called once a second; `farewell` at the end, while the service still answers.
         """
         config = uvicorn.Config(
@@ -119,7 +127,6 @@ class MeetingPoint:
             proxy_headers=False,
         )
         server = _Server(config)
-        service = bind_service(socket_file)
         asyncio.get_running_loop().set_exception_handler(self._note_trouble)
         raise_file_limit()
         serving = asyncio.create_task(server.serve(sockets=[service]))

@@ -61,11 +61,12 @@ async def take_state(
 @run_paths.post("/runs")
 async def start_run(asked: RunRequest, machine: Machine, coordinator: CoordinatorDep) -> dict[str, Any]:
     """Start a run on all joined machines, or on some of them."""
+    await coordinator.succession.confirm(coordinator.changes)
     record = await coordinator.start_run(asked, by=machine)
     # No machine has its orders yet: everything in the run's files is from earlier starts.
     written = lengths(record.folder)
-    await coordinator.succession.copied(coordinator.changes)  # the run must not be lost with the host
-    return {**await coordinator.describe(record), "written": written}
+    warning = await coordinator.succession.keep(coordinator.changes)  # the run must not be lost with the host
+    return {**await coordinator.describe(record), "written": written, "warning": warning}
 
 
 @run_paths.get("/runs/{run}")
@@ -84,7 +85,10 @@ async def show_account(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]
 @run_paths.post("/runs/{run}/stop")
 async def stop_run(run: Name, coordinator: CoordinatorDep) -> dict[str, Any]:
     """Stop a run after its step."""
-    return await coordinator.describe(coordinator.stop_run(run))
+    await coordinator.succession.confirm(coordinator.changes)
+    record = coordinator.stop_run(run)
+    warning = await coordinator.succession.keep(coordinator.changes)
+    return {**await coordinator.describe(record), "warning": warning}
 
 
 @run_paths.post("/runs/{run}/news")

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, FastAPI, Query, Request, Response
@@ -16,6 +17,7 @@ from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.credentials import Admission
 from potluck.meeting.host.metrics import Metrics
 from potluck.meeting.host.refusals import add_refusals
+from potluck.meeting.host.reign import NotConfirmedError
 from potluck.meeting.host.run_paths import run_paths
 from potluck.meeting.host.succession_paths import succession_paths
 from potluck.meeting.transfer.arrivals import CheckpointPart, newest_checkpoint, receive_checkpoint
@@ -69,8 +71,11 @@ async def tell_version(request: Request) -> VersionAnswer:
 async def let_in(request: Request, coordinator: CoordinatorDep) -> JoinAnswer:
     """Admit a machine that proves the token, and give it a credential."""
     door: Door = request.app.state.door
-    answer = await door.join(await request.body(), request.headers.get(PROOF_HEADER, ""), address_of(request))
+    proof, succession = request.headers.get(PROOF_HEADER, ""), coordinator.succession
+    confirmed = partial(succession.confirm, coordinator.changes)
+    answer = await door.join(await request.body(), proof, address_of(request), confirmed)
     coordinator.changes.tell()
+    await succession.keep(coordinator.changes)  # or the next host would not know this machine
     return answer
 
 
@@ -103,7 +108,7 @@ async def give_orders(asked: PollRequest, machine: Machine, coordinator: Coordin
         if orders.digest != asked.known:
             pause_s = coordinator.shared.pause_s(machine, asked.known, orders)
             if pause_s <= 0 or left_s <= 0:
-                return Response(coordinator.shared.encoded(machine, orders), media_type="application/json")
+                return Response(coordinator.shared.encoded(machine, asked.known, orders), media_type="application/json")
             left_s = min(left_s, pause_s)
         elif left_s <= 0:
             return Response(orders.unchanged().model_dump_json(), media_type="application/json")
@@ -204,6 +209,14 @@ async def show_status(coordinator: CoordinatorDep) -> dict[str, Any]:
 
 @_members.post("/machines/{name}/leave")
 async def ask_to_leave(name: MachineName, machine: Machine, coordinator: CoordinatorDep) -> dict[str, Any]:
-    """Ask a machine to leave."""
+    """Ask a machine to leave. The word of a person that a lost one is gone lets a host act that could not."""
+    try:
+        await coordinator.succession.confirm(coordinator.changes)
+    except NotConfirmedError:
+        if not coordinator.succession.is_lost(name):
+            raise
+    if coordinator.succession.is_lost(name):
+        coordinator.ask_to_leave(name, by=machine)
+        return {"machine": name, "leaves": True, "warning": ""}
     coordinator.ask_to_leave(name, by=machine)
-    return {"machine": name, "leaves": True}
+    return {"machine": name, "leaves": True, "warning": await coordinator.succession.keep(coordinator.changes)}

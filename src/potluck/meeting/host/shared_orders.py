@@ -1,21 +1,59 @@
-"""The gates' part of the orders, equal for all machines: made once for all polls, since it lists every machine."""
+"""The gates' part of the orders, equal for all machines: made once for all polls, since it lists every machine.
+
+A machine that knows an earlier list of members gets only those that have changed since.
+"""
 
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from potluck.meeting.host.changes import Changes
-from potluck.meeting.wire import GateOrders, Orders
+from potluck.meeting.wire import GateMember, GateOrders, MemberChanges, Orders
 
 _PAUSE_S_A_MACHINE = 0.01
+_KNOWN_LISTS = 1000  # who knows none of the last so many lists gets all members
+
+
+class MemberLists:
+    """The members' list of now, and for each of the last lists what has changed since."""
+
+    def __init__(self) -> None:
+        self.json = b""
+        self.digest = ""
+        self._members: dict[str, GateMember] = {}
+        self._changed_in: dict[str, int] = {}
+        """By member, also one that is gone: the number of the list that has the change."""
+        self._numbers: dict[str, int] = {}
+        """By digest, of the last lists."""
+
+    def become(self, members: Sequence[GateMember]) -> None:
+        """Take a new list."""
+        before, self._members = self._members, {one.machine: one for one in members}
+        number = max(self._numbers.values(), default=0) + 1
+        changed = [name for name in before.keys() | self._members if before.get(name) != self._members.get(name)]
+        self._changed_in |= dict.fromkeys(changed, number)
+        self.json = b"[" + b",".join(one.model_dump_json().encode() for one in members) + b"]"
+        self.digest = hashlib.sha256(self.json).hexdigest()[:16]
+        self._numbers = {**dict(list(self._numbers.items())[1 - _KNOWN_LISTS :]), self.digest: number}
+
+    def since(self, digest: str) -> MemberChanges | None:
+        """What has changed since the list with this digest; None if that list is not known any more."""
+        number = self._numbers.get(digest)
+        if number is None:
+            return None
+        later = {name for name, changed_in in self._changed_in.items() if changed_in > number}
+        return MemberChanges(
+            changed=[member for name, member in self._members.items() if name in later],
+            gone=sorted(later - self._members.keys()),
+        )
 
 
 class SharedOrders:
     """Caches the gates' orders, and their members as JSON, until something has changed.
 
     A digest of orders has two parts: one for the list of members, one for everything else. A change of anything else
-    is sent at once. A change of members is sent to a machine at most once in N / 100 seconds for N members, since the
-    whole list is sent each time.
+    is sent at once. A change of members is sent to a machine at most once in N / 100 seconds for N members: while many
+    join, each would else be told of every other one by itself.
     """
 
     def __init__(
@@ -25,8 +63,7 @@ class SharedOrders:
         self._make = make
         self._clock = clock
         self._gate: GateOrders | None = None
-        self._members_json = b""
-        self._members_digest = ""
+        self._lists = MemberLists()
         self._made_at = -1
         self._told_at: dict[str, float] = {}
 
@@ -35,8 +72,7 @@ class SharedOrders:
         if self._gate is None or self._made_at != self._changes.count:
             self._made_at, made = self._changes.count, self._make()
             if self._gate is None or made.members != self._gate.members:
-                self._members_json = b"[" + b",".join(one.model_dump_json().encode() for one in made.members) + b"]"
-                self._members_digest = hashlib.sha256(self._members_json).hexdigest()[:16]
+                self._lists.become(made.members)
             self._gate = made
         return self._gate
 
@@ -52,7 +88,7 @@ class SharedOrders:
     def sealed(self, orders: Orders) -> Orders:
         """The orders with their digest; `orders.gate` must be the one that `gate` returned last."""
         rest = hashlib.sha256(_without_members(orders).encode()).hexdigest()[:16]
-        return orders.model_copy(update={"digest": f"{rest}-{self._members_digest}"})
+        return orders.model_copy(update={"digest": f"{rest}-{self._lists.digest}"})
 
     def pause_s(self, machine: str, known: str, orders: Orders) -> float:
         """How long to hold back orders that differ from the `known` digest only in members; 0 or less: send now."""
@@ -61,10 +97,16 @@ class SharedOrders:
         pause_s = _PAUSE_S_A_MACHINE * len(orders.gate.members)
         return self._told_at.get(machine, float("-inf")) + pause_s - self._clock()
 
-    def encoded(self, machine: str, orders: Orders) -> bytes:
-        """Sealed orders as JSON with all members; notes the time at which the machine gets them."""
+    def encoded(self, machine: str, known: str, orders: Orders) -> bytes:
+        """Sealed orders as JSON, with the members that are other than in the `known` orders, or else with all.
+
+        Notes the time at which the machine gets them.
+        """
         self._told_at[machine] = self._clock()
-        return _without_members(orders).encode().replace(b'"members":[]', b'"members":' + self._members_json, 1)
+        changes = self._lists.since(known.partition("-")[2])
+        if changes is not None:
+            return _without_members(orders.model_copy(update={"member_changes": changes})).encode()
+        return _without_members(orders).encode().replace(b'"members":[]', b'"members":' + self._lists.json, 1)
 
 
 def _without_members(orders: Orders) -> str:

@@ -14,6 +14,7 @@ from potluck.meeting.transfer.shipping import check_file_name, is_file_name
 
 _PART_BYTES = 1 << 20
 _KEEP_ENDED_S = 60.0
+_CHANGES_BITS = 24
 _FOLDERS = ("events", "logs", "traces")
 
 
@@ -24,6 +25,8 @@ class StateCopies:
         self._token = token.hex()
         self._reign = reign
         self._last: HostStateCopy | None = None
+        # A host that starts again in its term must not count from 1: its successors would keep what they have.
+        self._number = reign.start << _CHANGES_BITS
         self._ended_at: dict[str, float] = {}
 
     def take(self, roster: MachineRoster, runs: dict[str, RunRecord]) -> HostStateCopy:
@@ -31,7 +34,7 @@ class StateCopies:
         unfinished = [record for record in runs.values() if not record.has_ended]
         state = HostStateCopy(
             term=self._reign.term,
-            number=1 if self._last is None else self._last.number,
+            number=self._number,
             roster=roster.as_json(),
             runs={name: RunCopy(record=record.model_dump_json()) for name, record in runs.items()},
             token=self._token,
@@ -39,8 +42,8 @@ class StateCopies:
             catalogues=sorted({folder.catalogue for record in unfinished for folder in record.task.data}),
         )
         if self._last is None or state != self._last:
-            number = 1 if self._last is None or self._last.term != state.term else self._last.number + 1
-            self._last = state.model_copy(update={"number": number})
+            self._number += 1
+            self._last = state.model_copy(update={"number": self._number})
         return self._last
 
     def answer(self, state: HostStateCopy, known: int, runs: dict[str, RunRecord]) -> StateAnswer:

@@ -4,13 +4,15 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from potluck.core.errors import MeetingError
+from potluck.core.words import listed
 from potluck.meeting.host.changes import Changes
-from potluck.meeting.host.reign import Reign
+from potluck.meeting.host.reign import NotConfirmedError, Reign
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.runs import RunRecord
 from potluck.meeting.host.state_copies import StateCopies
 from potluck.meeting.succession.state_copy import HostStateCopy
 
+_CONFIRMED_S = 1.5  # for the first confirmations of a new host, or of a host that needs a newer term
 _COPIED_S = 2.0
 _READY_S = 15.0
 _TAKEN_S = 12.0
@@ -42,6 +44,37 @@ class HostSuccession:
             self._taken = (version, self.copies.take(self._roster, dict(self._runs())))
         return self._taken[1]
 
+    def is_lost(self, machine: str) -> bool:
+        """Whether this is a voter that does not confirm this host, and is needed or has not been heard for a while."""
+        is_known = machine in self._roster.machines
+        is_away = is_known and self._roster.state(machine) in ("away", "left")
+        return machine in self.reign.missing() and (is_away or not is_known or not self.reign.has_lease)
+
+    async def confirm(self, changes: Changes) -> None:
+        """Wait a moment until this host may act; NotConfirmedError if it may not: what it did might be lost."""
+        deadline = asyncio.get_running_loop().time() + _CONFIRMED_S
+        while self.reign.replaced_by is not None or not self.reign.has_lease:
+            left_s = deadline - asyncio.get_running_loop().time()
+            if left_s <= 0:
+                raise self.reign.unconfirmed()
+            await changes.wait(left_s)
+
+    async def keep(self, changes: Changes) -> str:
+        """Wait until successors have copied a change that a person asked for; a sentence if they have not in time.
+
+        NotConfirmedError if another machine may be the host by now, which does not know of the change.
+        """
+        rank, reign = self.take().rank, self.reign
+        if await self.copied(changes):
+            return ""
+        if reign.replaced_by is not None or not reign.has_lease:
+            why = reign.unconfirmed()
+            raise NotConfirmedError(
+                f"{why.args[0]}: what you asked for was done here only", fix=f"{why.fix}; then see potluck status"
+            )
+        late = listed(reign.without_copy(rank, self._roster.machines))
+        return f"{late or 'no successor'} has not copied this yet: if {reign.machine} is lost now, it was not done"
+
     async def copied(self, changes: Changes, machine: str | None = None, within_s: float = _COPIED_S) -> bool:
         """Wait until all successors that are here, or one machine, have a copy of the state as it is now."""
         rank, deadline = self.take().rank, asyncio.get_running_loop().time() + within_s
@@ -70,6 +103,7 @@ class HostSuccession:
             raise MeetingError(
                 f"{machine} is {self._roster.state(machine)}", fix=f"on {machine}: potluck join, then try again"
             )
+        await self.confirm(changes)
         reign.prefer(machine)
         changes.tell()
         if not await self.copied(changes, machine, _READY_S):

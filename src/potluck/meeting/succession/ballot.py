@@ -1,5 +1,6 @@
 """What a machine must not forget about the host's terms: the newest orders, and the newest term that has its vote."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -40,6 +41,7 @@ class BallotFile:
     def __init__(self, folder: Path) -> None:
         self._path = folder / "ballot.json"
         self.ballot = self._read()
+        self._read_at = 0
 
     def _read(self) -> Ballot:
         try:
@@ -51,6 +53,13 @@ class BallotFile:
                 f"{self._path} is damaged: this machine does not know any more whom it has promised its vote",
                 fix=f"rm -r {quote(self._path)}, once all other machines follow the same host (potluck status there)",
             ) from None
+
+    def look_again(self) -> None:
+        """Read the ballot again if the host's part on this machine has changed it; a damaged file changes nothing."""
+        with suppress(OSError, MeetingError):
+            changed_at = self._path.stat().st_mtime_ns
+            if changed_at != self._read_at:
+                self._read_at, self.ballot = changed_at, self._read()
 
     def note(self, **changes: object) -> None:
         """Change the ballot, and write it before anything is done by it. OSError if it cannot be written."""

@@ -21,6 +21,8 @@ class SuccessionNote(msgspec.Struct, frozen=True, kw_only=True, tag=True, forbid
 class Canvass(SuccessionNote, frozen=True, kw_only=True):
     """The sender wants to be the host in this term, and asks for a vote."""
 
+    is_trial: bool = False
+    """Only asks whether the receiver would vote so: nobody's term changes, and no vote is given."""
     electorate: int  # the number of the newest electorate that the sender knows
     copy: int  # the number of the sender's copy of the host's state
 
@@ -29,20 +31,38 @@ class Vote(SuccessionNote, frozen=True, kw_only=True):
     """Answer to Canvass."""
 
     granted: bool
+    is_trial: bool = False
     why: str = ""
+    newest_term: int = 0
+    """The newest term that the sender takes part in: a candidate needs a newer one."""
 
 
 class HostIs(SuccessionNote, frozen=True, kw_only=True):
     """The sender is the host of this term."""
 
 
+class WhoIsHost(SuccessionNote, frozen=True, kw_only=True):
+    """Asks which host the receiver follows; `term` is of the host that the sender follows."""
+
+
+class Follows(SuccessionNote, frozen=True, kw_only=True):
+    """Answer to WhoIsHost: the sender follows, or is, the host of this term."""
+
+    host: str
+
+
 class Release(SuccessionNote, frozen=True, kw_only=True):
-    """From the host of this term: `to` shall be the next host. To that machine it is also the order to begin."""
+    """From the host of this term, which does not act any more: `to` shall be the next host.
+
+    To that machine it is also the order to begin.
+    """
 
     to: str
+    newest_term: int = 0
+    """The term that the sender has promised to that machine, which needs a newer one than any that is promised."""
 
 
-Known = Canvass | Vote | HostIs | Release
+Known = Canvass | Vote | HostIs | WhoIsHost | Follows | Release
 
 
 def hear_notes(line: OwnerLine, take: Callable[[str, Known], None], is_over: threading.Event) -> None:

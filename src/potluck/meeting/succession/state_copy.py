@@ -46,7 +46,7 @@ class HostStateCopy(WireMessage):
 
     term: int
     number: int
-    """Counts changes; with the term before it in `rank` it says which of two copies is newer."""
+    """Counts changes, also over a host's starts; with the term before it in `rank` it says which copy is newer."""
     roster: str
     runs: dict[Name, RunCopy]
     token: str
@@ -56,7 +56,7 @@ class HostStateCopy(WireMessage):
     @property
     def rank(self) -> int:
         """A number that grows with every change, also from one host to the next."""
-        return (self.term << 32) + self.number
+        return (self.term << 44) + self.number
 
 
 class StateAnswer(WireMessage):
@@ -98,8 +98,8 @@ class KeptCopy:
         self.state = state
 
     def forget(self) -> None:
-        self._path.unlink(missing_ok=True)
         self.state = None
+        self._path.unlink(missing_ok=True)
 
     def _read(self) -> HostStateCopy | None:
         """The copy; None if there is none, or if it is damaged: a new one is fetched from the host."""

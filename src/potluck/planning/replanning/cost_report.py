@@ -1,5 +1,6 @@
 """One worker's cost as numbers that the worker sends to all others with every step's gradients."""
 
+import statistics
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -16,7 +17,8 @@ class CostReport(NamedTuple):
     memory_cap: float
     error: float
     exchange_wait_s: float
-    """The usual time from the worker's last gradient to the end of the exchange, and the time of the commit vote."""
+    """The usual time from the worker's last gradient to the end of the exchange, and the time of the commit vote
+    (`usual_wait_s`)."""
     stretch: float = 1.0
     """How much longer own work takes without the pauses of a ring: a container's CPU quota allows only bursts."""
     bends: tuple[float, ...] = (0.0,) * 2 * _NUM_BENDS
@@ -68,6 +70,18 @@ class CostReport(NamedTuple):
             curve=tuple((int(samples), seconds) for samples, seconds in pairs if samples),
             spread=max(0.0, self.spread),
         )
+
+
+def usual_wait_s(own_s: Sequence[float], waits_s: Sequence[float]) -> float:
+    """The usual time of a step less the worker's usual own work, from recent steps; 0 without any.
+
+    That is not the median of the waits: of two equal workers each is the last one in half of the steps, so the median
+    of both waits is next to nothing, while steps take longer than either's usual work.
+    """
+    if not waits_s:
+        return 0.0
+    whole_s = statistics.median(own + wait for own, wait in zip(own_s, waits_s, strict=True))
+    return max(0.0, whole_s - statistics.median(own_s))
 
 
 UNKNOWN_COST = CostReport.of(None, 0, 0.0)

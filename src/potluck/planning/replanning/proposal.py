@@ -11,10 +11,7 @@ from potluck.planning.measured_exchange import RingMeasurement, as_seen
 from potluck.planning.plan import LEAST_GAIN, Plan, make_plan, plan_for_shares, should_change
 from potluck.planning.replanning.cost_report import CostReport
 from potluck.planning.replanning.setting import GroupSetting
-
-# The worker that usually finishes last waits, at its median, for the wire and for little of what others are late in
-# some steps, which predictions count by itself (planning.lateness): in lab runs a tenth to two thirds, mostly a fifth.
-_WAITED_PART = 0.25
+from potluck.planning.water_filling import Numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +85,22 @@ def _measure_ring(cluster: Cluster, costs: Sequence[CostReport], current: Plan) 
     waits = [report.exchange_wait_s for report, share in zip(costs, current.shares, strict=True) if share > 0]
     machines = [worker.machine for worker, share in zip(cluster.workers, current.shares, strict=True) if share > 0]
     work_s = cluster.table.seconds(np.array(current.shares))
-    exposed_s = max(0.0, min(waits) - _WAITED_PART * cluster.lateness_s(work_s))
+    exposed_s = _exposed_s(work_s[np.array(current.shares) > 0], np.array(waits), cluster.lateness_s(work_s))
     return RingMeasurement(
         machines=tuple(sorted(machines)),
         work_s=float(work_s.max()),
         exposed_s=exposed_s,
         code=cluster.exchange.code.name,
     )
+
+
+def _exposed_s(work_s: Numbers, waits_s: Numbers, lateness_s: float) -> float:
+    """The exchange that is left when the last worker is done: mean(work + wait) - the expected time of the latest.
+
+    A step's prediction adds it to that same expected time, so that a plan in force is predicted as it was measured. All
+    waits contain the exchange, and the shortest one no more than the exchange and the lateness: while a machine changes
+    its speed, and its fit lags behind, these are the bounds.
+    """
+    shortest_s = float(waits_s.min())
+    left_s = float((work_s + waits_s).mean()) - float(work_s.max()) - lateness_s
+    return max(0.0, min(max(left_s, shortest_s - lateness_s), shortest_s))

@@ -107,6 +107,8 @@ class Replanner:
         proposal = propose(setting, costs, self.plan, check.least_gain)
         if proposal is None:
             return self, []
+        if check.is_urgent_only:
+            return self._changed_at_once(setting, costs, proposal, step)
         bench = vote(setting, step, self.plan, proposal, num_commits=self.num_commits, streak=self.bench_streak)
         if bench.proposal is None and proposal.plan.benched:
             proposal = propose(replace(setting, keep=setting.machines), costs, self.plan, check.least_gain)
@@ -127,6 +129,15 @@ class Replanner:
             after, events = after._changed(setting, costs, chosen, step)
             return after, [*events, *advice]
         return after, advice
+
+    def _changed_at_once(
+        self, setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int
+    ) -> Outcome:
+        """Take a plan of the same machines whose gain is urgent; anything else is left to the checks by number."""
+        is_other_group = proposal.plan.benched != self.benched
+        if self.in_force is None or is_other_group or not (proposal.reason and is_urgent(proposal.gain)):
+            return self, []
+        return self._changed(setting, costs, proposal, step)
 
     def _advised(self, setting: GroupSetting, chosen: Proposal) -> Outcome:
         """Once, if steps wait much for gradients or a machine is benched for its link: which mode would be faster."""

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from potluck.planning.plan import LEAST_GAIN
 
 _EVERY, _MOST_EVERY = 4, 16  # commits
+# Steps from here on are long: a look at every commit costs next to nothing, and a late one costs several long steps.
+_LONG_STEP_S, _LONG_STEP_S_PER_WORKER = 0.25, 0.0125
 _EVERY_S = 0.4  # of steps that are short: costs are fitted anew for every check
 _WORKERS_A_COMMIT = 250  # a check of thousands of workers takes a second: it must not cost more than it can gain
 _URGENT_GAIN = 0.25
@@ -21,6 +23,8 @@ class PlanCheck:
     least_gain: float
     evidence: float = 0.0
     """What the gains of checks in a row must add up to before workers change their plan, unless a gain is urgent."""
+    is_urgent_only: bool = False
+    """Whether the check only looks for an urgent gain, and leaves no trace if there is none."""
 
 
 # After a group forms or a machine's speed changes there are three early checks. A worker's first steps are not typical,
@@ -29,6 +33,7 @@ class PlanCheck:
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
 _EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.15), 8: PlanCheck(LEAST_GAIN)}
 _LATE = PlanCheck(LEAST_GAIN, 0.35)
+_URGENT = PlanCheck(LEAST_GAIN, is_urgent_only=True)  # between the others, where steps are long
 # A round is many steps, so that its timings are steady, and a machine that is late at its end is late by many steps.
 _OF_ROUND = PlanCheck(0.01)
 
@@ -46,8 +51,11 @@ def check_after(
     if num_commits > max(_EARLY):
         every = _EVERY if step_s <= 0 else min(max(_EVERY, int(_EVERY_S / step_s)), _MOST_EVERY)
         every = max(every, num_workers // _WORKERS_A_COMMIT)
-        return None if num_commits % every else _LATE
-    return _EARLY.get(num_commits)
+        due = None if num_commits % every else _LATE
+    else:
+        due = _EARLY.get(num_commits)
+    is_long = step_s >= max(_LONG_STEP_S, _LONG_STEP_S_PER_WORKER * num_workers)
+    return _URGENT if due is None and is_long and num_commits > min(_EARLY) else due
 
 
 def is_urgent(gain: float) -> bool:
