@@ -6,7 +6,8 @@ Two equal workers take turns, step by step, between four things: a Potluck step 
 of bare DDP with buckets of 1 MB, the same computation without an exchange (the slower worker's, whom the other would
 wait for), and nothing but the exchange of as many bytes. What could be hidden is the shorter of exchange and backward;
 what is hidden is computation plus exchange minus the step. An exchange alone meets idle computers, so it is the fastest
-that the link allows; bare DDP shows what computers leave for it that compute.
+that the link allows; bare DDP shows what computers leave for it that compute. With --direct Potluck's gradients go past
+the gates too, as bare DDP's always do: the difference is the price of the encrypted way.
 
 `computing` and `waiting` are the parts of Potluck's step on the first worker, as the run's events have them: what
 computing takes longer than `compute` is the processor that the exchange needs meanwhile, encryption included.
@@ -56,6 +57,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=13)
     parser.add_argument("--batch", type=int, default=36000, help="global batch")
     parser.add_argument("--rate", type=int, default=100, help="of both machines' links, Mbit/s")
+    parser.add_argument("--direct", action="store_true", help="past the gates, not encrypted")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--worker", metavar="RESULT", help=argparse.SUPPRESS)
     parser.add_argument("--first", help=argparse.SUPPRESS)
@@ -86,7 +88,8 @@ def measure(options: argparse.Namespace) -> dict[str, list[float]]:
     with tempfile.TemporaryDirectory() as scratch, Lab(twins) as lab:
         first = lab.machines[0]
         arguments = ["--steps", options.steps, "--batch", options.batch, "--first", first.address]
-        crew = LabCrew(lab, Path(scratch), arguments, expected=2, module="benchmarks.overlap")
+        module = "benchmarks.overlap"
+        crew = LabCrew(lab, Path(scratch), arguments, expected=2, module=module, is_direct=options.direct)
         for machine in lab.machines:
             machine.limit_rate(options.rate * 1_000_000)
             crew.start(machine.name, POTLUCK_SHARE="1", GLOO_SOCKET_IFNAME="eth0")

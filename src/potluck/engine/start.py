@@ -227,7 +227,7 @@ def _assemble(
             precision=options.mixed_precision,
             model=profile_name,
         )
-        timer, balance = StepTimer(device), Balance(wishes, journal.emit, experience)
+        timer, balance = StepTimer(device), Balance(wishes, journal.emit, experience, journal.show)
         if launched is not None:
             # torchft is not needed alone
             from potluck.engine.group.connection import Connection  # noqa: PLC0415

@@ -9,6 +9,8 @@ F_i is the distribution of the sum of three equal uniform numbers: bell-shaped l
 additions and products only, so that every machine computes the same bits.
 """
 
+import math
+
 import numpy as np
 
 from potluck.planning.water_filling import Numbers
@@ -40,7 +42,7 @@ def expected_latest_s(work_s: Numbers, spread: Numbers) -> float:
         done = _distribution(middles_s, work_s[:, None], deviation_s[:, None])
     # Row by row, so that the order of the products, and with it the last bit, is the same everywhere.
     all_done = np.multiply.reduce(done, axis=0)
-    return earliest_s + width_s * float(sum((1.0 - all_done).tolist()))
+    return earliest_s + width_s * math.fsum((1.0 - all_done).tolist())
 
 
 def _power(base: Numbers, exponents: Numbers) -> Numbers:

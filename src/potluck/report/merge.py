@@ -41,6 +41,7 @@ class Merge:
         self.num_events = 0
         self.plans: list[tuple[float, PlanChanged]] = []
         """The plans that changed the split, with their times, in the order of time."""
+        self._newest_plan: tuple[float, PlanChanged | None] = (float("-inf"), None)
         self.scores: dict[tuple[int, str], tuple[float, Evaluated]] = {}
         self.timeline = Timeline()
         self.history = History()
@@ -92,6 +93,11 @@ class Merge:
     def benched(self) -> dict[str, str]:
         """Machines that are benched now, and why."""
         return {machine: why for machine, (_, why) in self._benched.items() if why}
+
+    @property
+    def newest_plan(self) -> PlanChanged | None:
+        """The plan of now; in large groups only some workers write plans."""
+        return self._newest_plan[1]
 
     @property
     def left(self) -> frozenset[str]:
@@ -151,6 +157,7 @@ class Merge:
                 if is_new and plan.replaces(self.plans[index - 1][1].shares if index else {}):
                     self.plans.insert(index, (at, plan))
                 self._ledger.plans[step] = plan
+                self._newest_plan = max(self._newest_plan, (at, plan), key=itemgetter(0))
                 for name in [name for name, share in plan.shares.items() if share]:
                     _keep_newest(self._benched, plan.machines.get(name, name), at, "")
             case MachineBenched(machine=machine, reason=reason, step=step):

@@ -12,6 +12,7 @@ from potluck.core.yaml_file import read_yaml
 from potluck.events.alive import status_of
 from potluck.events.follow import FollowedFile
 from potluck.events.state import RunState
+from potluck.planning.replanning.announcements import MOST_PLAN_WRITERS
 from potluck.report.account import Account
 from potluck.report.attendance import Attendance
 from potluck.report.history import Happening
@@ -81,8 +82,18 @@ class RunView:
     @property
     def state(self) -> RunState:
         """The state of the farthest worker."""
-        farthest = self.farthest
-        return RunState(run=self.folder.name) if farthest is None else farthest.state
+        farthest, merge = self.farthest, self.merge
+        if farthest is None:
+            return RunState(run=self.folder.name)
+        if len(merge.workers) <= MOST_PLAN_WRITERS or merge.newest_plan is None:
+            return farthest.state
+        return replace(  # it may be none of those that write plans
+            farthest.state,
+            shares=merge.newest_plan.shares,
+            predicted_samples_per_s=merge.newest_plan.samples_per_s,
+            num_plan_changes=max(0, len(merge.plans) - 1),
+            benched=tuple(merge.benched),
+        )
 
     @property
     def status(self) -> str:

@@ -54,6 +54,7 @@ class Simulation:
         """By benched machine: the plan that benched it."""
         self._away: dict[str, float] = {}
         """By lost machine: when it comes back, by the run's clock."""
+        self._losses_left = list(scenario.losses)
         self._group = GroupNow()
         names = [worker.name for worker in scenario.cluster.workers]
         self._order = np.array(sorted(range(len(names)), key=names.__getitem__))
@@ -158,15 +159,18 @@ class Simulation:
         """Losses, returns and considered returns up to now."""
         now_s, step = self.figures.seconds, self.figures.num_steps + 1
         next_steps = range(step, step + self._num_steps_next())  # a loss in a round is a loss at its beginning
-        lost = {one.machine: one.away_s for one in self._scenario.losses if one.step in next_steps}
+        due = [one for one in self._losses_left if one.step < next_steps.stop]
+        self._losses_left = [one for one in self._losses_left if one not in due]
+        lost = {one.machine: one.away_s for one in due}
         lost = {name: away_s for name, away_s in (lost | self._random_losses()).items() if name not in self._away}
         back = [name for name, at_s in self._away.items() if at_s <= now_s]
         if lost:
             self.figures.num_lost += len(lost)
             self._away |= {name: now_s + (1e18 if away_s is None else away_s) for name, away_s in lost.items()}
             self._benched = {name: one for name, one in self._benched.items() if name not in lost}
-            self._check_somebody_is_left()
+            heir = self._check_somebody_is_left()
             self._change("lost", left=lost, stall_s=loss_s(len(self._members)))
+            self._tell(machine_returns(heir, self.figures.num_steps, None) if heir else [])
         elif back:
             for name in back:
                 del self._away[name]
@@ -186,15 +190,20 @@ class Simulation:
         places = self._generator.choice(self._members, count, replace=False).tolist() if count else []
         return {self._cluster.workers[place].machine: chances.away_s for place in places}
 
-    def _check_somebody_is_left(self) -> None:
-        """The fastest benched machine takes over where no other is left; with all gone the run waits for the first."""
-        present = [name for name in self._cluster.machines if name not in self._away]
+    def _check_somebody_is_left(self) -> str:
+        """The fastest benched machine takes over where no other is left; with all gone the run waits for the first.
+
+        Returns the benched machine that takes over; empty if none does.
+        """
+        present, heir = [name for name in self._cluster.machines if name not in self._away], ""
         if self._benched and not set(present) - self._benched.keys():
-            del self._benched[max(present, key=self._cluster.solo_speeds(self._scenario.wanted.batch).__getitem__)]
+            heir = max(present, key=self._cluster.solo_speeds(self._scenario.wanted.batch).__getitem__)
+            del self._benched[heir]
         if len(self._away) == len(self._cluster.machines):
             first = min(self._away, key=self._away.__getitem__)
             self.figures.seconds = max(self.figures.seconds, min(self._away[first], self.figures.seconds + 3600))
             del self._away[first]
+        return heir
 
     def _change(self, reason: str, *, stall_s: float, left: Iterable[str] = (), joined: Iterable[str] = ()) -> None:
         self.figures.stall_s += stall_s

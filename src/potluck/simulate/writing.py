@@ -28,6 +28,7 @@ from potluck.events.types import (
     TrainingBegan,
 )
 from potluck.planning.cluster import Cluster
+from potluck.planning.replanning.announcements import is_written_by, plan_writers
 from potluck.planning.water_filling import Numbers
 from potluck.simulate.group_costs import COMMIT_S
 
@@ -151,13 +152,15 @@ class RunWriter:
             )
 
     def tell(self, events: Sequence[AnyEvent], at_s: float, present: Numbers | None = None) -> None:
-        """Write events that every present worker writes."""
+        """Write events that every present worker knows, in the files of those that write them."""
         rows = range(len(self.rows)) if present is None else np.unique(self._row_of[present]).tolist()
+        writers = plan_writers(self.rows[row].machine for row in rows)
         for event in events:
             shown = self._summed(event) if self.is_summed else event
             if shown is not None:
                 for row in rows:
-                    self._logs[row].append(shown, at=self._began_at + at_s)
+                    if is_written_by(self.rows[row].machine, shown, writers):
+                        self._logs[row].append(shown, at=self._began_at + at_s)
 
     def _summed(self, event: AnyEvent) -> AnyEvent | None:
         """The event in a run whose files stand for several machines; None if it is about a single one of them."""

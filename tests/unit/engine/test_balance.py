@@ -5,10 +5,13 @@ import pytest
 from potluck.core.errors import PlanError
 from potluck.engine.balance.balance import Balance, Wishes
 from potluck.engine.balance.profile_memory import ProfileMemory
-from potluck.events.types import StepTiming
+from potluck.events.types import PlanChanged, StepTiming
 from potluck.measuring.compute_fit import profile_from_trial
 from potluck.measuring.profile_store import StoredProfile, find_profile, newest_overhead_s, save_profile
 from potluck.measuring.sources import make_cluster
+from potluck.planning.costs import ComputeProfile, Exchange
+from potluck.planning.replanning.cost_report import CostReport
+from potluck.planning.replanning.setting import GroupSetting, WorkerIntroduction
 
 
 @pytest.fixture
@@ -35,6 +38,18 @@ def test_what_a_run_showed_is_there_for_the_next(make, tmp_path):
     other_model = make([])
     other_model.recall("digest", 5000)
     assert other_model.own_cost().introduction(20).profile is None
+
+
+def test_a_machine_of_a_large_group_that_writes_no_plans_still_knows_them(tmp_path):
+    memory = ProfileMemory(home=tmp_path, machine="m29", device="cpu", precision="no", model=None)
+    written, shown = [], []
+    balance = Balance(Wishes(), written.append, memory, shown.append)
+    costs = [CostReport.of(ComputeProfile(fixed_s=0.01, per_sample_s=0.001), 4, 0.0)] * 30
+    names = [(f"m{number:02d}-0", f"m{number:02d}") for number in range(30)]
+    told = [WorkerIntroduction(cost=cost) for cost in costs]
+    balance.formed(GroupSetting.of(names, told, 120, Exchange(num_bytes=4000, num_messages=1)), 0)
+    assert written == []
+    assert [len(event.shares) for event in shown if isinstance(event, PlanChanged)] == [30]
 
 
 def test_of_a_kept_curve_a_group_is_told_what_it_is_near_a_usual_part(make, tmp_path):

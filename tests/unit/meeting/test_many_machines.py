@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from potluck.meeting.host import pairs, service
+from potluck.meeting.host import pairs, service, shared_orders
 from potluck.meeting.host.coordinator import Coordinator
 from potluck.meeting.host.lighthouses import Lighthouses
 from potluck.meeting.host.pairs import pair_links, troubled_links
@@ -111,6 +111,41 @@ def test_a_machine_is_told_only_of_members_that_have_changed_since_it_was_told(c
     coordinator.ask_to_leave("m1", by="m1")
     _, changes = told(third)
     assert (changes.changed, changes.gone) == ([], [])
+
+
+def test_what_gates_know_of_a_machine_is_made_anew_only_when_it_has_changed(coordinator):
+    for number, name in enumerate(NAMES):
+        coordinator.take(name, report(number=number))
+    first = coordinator.roster.members()
+    coordinator.take("m3", report(number=99))
+    second = coordinator.roster.members()
+    assert [one.machine for one, other in zip(first, second, strict=True) if one is not other] == ["m3"]
+    assert second[3].addresses == ["10.0.0.99"]
+    coordinator.roster.change("m5", has_left=True)
+    assert [one.machine for one in coordinator.roster.members()] == [name for name in NAMES if name != "m5"]
+
+
+def test_changes_that_come_together_are_looked_at_together(coordinator, monkeypatch):
+    """Each change wakes all machines that wait: each of these looks once for all that come within a moment."""
+    monkeypatch.setattr(service, "POLL_S", 0.5)
+    monkeypatch.setattr(shared_orders, "_GATHER_S_A_MACHINE", 0.1 / len(NAMES))
+    looks = []
+    orders = coordinator.orders
+    monkeypatch.setattr(coordinator, "orders", lambda machine: looks.append(machine) or orders(machine))
+    for name in NAMES:
+        coordinator.take(name, report())
+    known = coordinator.orders("m1")
+
+    async def live():
+        waiting = asyncio.ensure_future(service.give_orders(PollRequest(known=known.digest), "m1", coordinator))
+        for _ in range(20):
+            await asyncio.sleep(0.01)
+            coordinator.changes.tell()
+        return await waiting
+
+    looks.clear()
+    asyncio.run(live())
+    assert 2 <= len(looks) <= 5
 
 
 def test_links_are_compared_only_where_one_is_not_direct(coordinator, monkeypatch):

@@ -146,6 +146,21 @@ def test_a_look_for_an_urgent_gain_leaves_no_trace_if_there_is_none():
     assert after.num_since_change == 0
 
 
+def test_an_urgent_look_shifts_samples_also_where_the_best_plan_would_bench_a_machine():
+    """Benching has its own votes; until then a machine that has become slow must not hold up the others."""
+    three = GroupSetting(
+        workers=(("a-0", "a"), ("b-0", "b"), ("c-0", "c")),
+        costs=(cost(0.02), cost(0.02), cost(0.02)),
+        batch=64,
+        exchange=SMALL,
+    )
+    replanner, _, _ = run(three, 101)
+    slow = (cost(0.02), cost(0.02), cost(0.02, fixed_s=0.45))
+    after, _ = replanner.committed(slow, 101)
+    assert after.benched == ()
+    assert after.shares(three.names)[2] < replanner.shares(three.names)[2]
+
+
 def test_a_machine_whose_quota_has_just_become_smaller_is_not_benched_for_it():
     """Its newest work is that of the smaller quota already: its stretch, still from older steps, would count twice."""
     before = (cost(0.002), cost(0.004))
@@ -240,6 +255,28 @@ def test_a_small_gain_must_last_longer_than_a_large_one_and_a_passing_one_change
         now = 0.00135 if step // 8 % 2 else 0.001
         replanner, events = replanner.committed((cost(now), cost(0.002)), step)
         assert not [event for event in of_kind(PlanChanged, events) if event.reason]
+
+
+def changes_after_forming(formed_after, slower):
+    """How many of a group's first twelve commits change the plan; `slower`: of one machine, by the commit's number."""
+    replanner, _ = Replanner().formed(pair(cost(0.001), cost(0.002)), formed_after)
+    num_changes = 0
+    for number in range(12):
+        costs = (cost(0.001 * slower(number)), cost(0.002))
+        replanner, events = replanner.committed(costs, formed_after + number)
+        num_changes += any(event.reason for event in of_kind(PlanChanged, events))
+    return num_changes
+
+
+def test_in_a_run_that_is_under_way_a_small_gain_after_a_change_of_the_group_must_last():
+    """A machine that comes back disturbs the others for some steps, and all know their costs already."""
+
+    def for_a_moment(number):
+        return 1.25 if number >= 7 else 1.0
+
+    assert changes_after_forming(0, for_a_moment) == 1
+    assert changes_after_forming(200, for_a_moment) == 0
+    assert changes_after_forming(0, lambda _: 1.25) == changes_after_forming(200, lambda _: 1.25) == 1
 
 
 def test_nobody_plans_before_all_costs_are_known():

@@ -9,7 +9,9 @@ import pytest
 
 from potluck.core.errors import SettingsError
 from potluck.core.run_folder import RunFolder
+from potluck.events.types import TrainingBegan
 from potluck.measuring.sources import exchange_of
+from potluck.meeting.transfer.run_tail import write_summaries
 from potluck.planning.cluster import Cluster, Worker
 from potluck.planning.costs import ComputeProfile, LinkProfile
 from potluck.planning.exchanges import RunTerms, predict_modes
@@ -21,6 +23,7 @@ from potluck.simulate.reading import read_losses, read_sites, read_slow_downs
 from potluck.simulate.recording import record
 from potluck.simulate.scenario import Chances, MachineLoss, Scenario, SlowDown, WantedRun, Wires
 from potluck.simulate.simulation import Simulation, simulate
+from potluck.simulate.writing import RunWriter, rows_of
 
 
 def cluster_of(*per_sample_s, rate=1.25e8, spread=0.0, num_bytes=1_600_000, latency_s=1e-4):
@@ -199,6 +202,14 @@ def test_a_recorded_run_is_read_like_a_real_one_and_says_that_it_is_simulated(tm
     assert lines[0][1] == "finished, simulated"
 
 
+def test_a_machine_that_is_to_be_lost_in_a_round_is_lost_however_rounds_change(tmp_path):
+    """The next machine's loss lies in a round that is longer than it was before the first machine was lost."""
+    cluster = cluster_of(0.002, 0.004, 0.008, rate=1.25e5)
+    losses = [MachineLoss(f"m000{which}", step, None) for which, step in ((1, 20), (2, 27))]
+    run = wanted(num_steps=120, exchange="rounds", warm_up_steps=4, round_steps=8)
+    assert simulate(Scenario(cluster=cluster, wanted=run, losses=losses)).num_lost == 2
+
+
 def test_many_machines_are_written_by_kind(tmp_path):
     many = cluster_of(*[0.002, 0.004] * 50, spread=0.05)
     kinds = {name: "fast" if index % 2 == 0 else "slow" for index, name in enumerate(many.machines)}
@@ -220,6 +231,34 @@ def test_a_thousand_machines_are_simulated_in_seconds():
     began = time.process_time()
     simulate(Scenario(cluster=many, wanted=wanted(batch=64_000, num_steps=50)))
     assert time.process_time() - began < 20
+
+
+def test_the_files_of_a_run_grow_with_its_machines_and_not_with_their_square(tmp_path):
+    """Each plan lists all workers, so not all of them write it; everything that is shown is known all the same."""
+
+    def recorded(num_machines):
+        cluster = cluster_of(*[0.001 * (1 + index % 4) for index in range(num_machines)])
+        folder = RunFolder(tmp_path / str(num_machines))
+        folder.path.mkdir()
+        folder.settings_file.write_text("simulated: true\n")
+        writer = RunWriter(folder, cluster, rows_of(cluster, {}, most=num_machines), time.time())
+        began = TrainingBegan(num_samples=1, global_batch=1, steps_per_epoch=30, num_epochs=1, last_step=30)
+        writer.begin("run", began)
+        run = wanted(batch=16 * num_machines, num_steps=30, keep=cluster.machines)
+        figures = Simulation(Scenario(cluster=cluster, wanted=run), writer).run()
+        writer.end(figures.num_steps, figures.seconds, "")
+        return folder, sum(file.stat().st_size for file in folder.event_files())
+
+    (_, few_bytes), (folder, many_bytes) = recorded(60), recorded(240)
+    assert many_bytes < 5 * few_bytes
+    view = read_run(folder)
+    assert len(view.state.shares) == 240
+    assert sum(view.state.shares.values()) == 16 * 240
+    assert view.account().predicted_samples_per_s > 0
+    write_summaries(folder)
+    told = [json.loads(file.read_text())["shares"] for file in folder.path.glob("logs/rank_*_metrics.json")]
+    assert told
+    assert all(shares == view.state.shares for shares in told)
 
 
 def test_what_users_write_is_read_or_refused_with_an_example():

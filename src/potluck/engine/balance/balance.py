@@ -12,6 +12,7 @@ from potluck.measuring.line_fit import Timed
 from potluck.planning.bench_rule import RE_FORMING_S, BenchTerms, least_gain_after, steps_left_of
 from potluck.planning.plan import make_plan
 from potluck.planning.policies import find_policy
+from potluck.planning.replanning.announcements import is_written_by, plan_writers
 from potluck.planning.replanning.cost_report import CostReport
 from potluck.planning.replanning.replanner import Outcome, Replanner
 from potluck.planning.replanning.returning import FasterWith, consider_return, heir_of, machine_returns
@@ -35,7 +36,14 @@ class Wishes:
 class Balance:
     """Measures this worker's cost, and gives the costs of all workers to its Replanner."""
 
-    def __init__(self, wishes: Wishes, tell: Callable[[AnyEvent], None], memory: ProfileMemory) -> None:
+    def __init__(
+        self,
+        wishes: Wishes,
+        tell: Callable[[AnyEvent], None],
+        memory: ProfileMemory,
+        show: Callable[[AnyEvent], None] = lambda _: None,
+    ) -> None:
+        """`tell` writes an event; `show` takes in one that other workers write."""
         self._wishes = wishes
         self.replanner = Replanner()
         self.kept = KeptProfile(memory, lambda text: tell(Notice(text=text)))
@@ -49,6 +57,7 @@ class Balance:
         """This worker's steps while all other machines are benched; None while they are not."""
         self._cost = WorkerCost(wishes.micro_batch)
         self._tell = tell
+        self._show = show
         self._machine = memory.machine
 
     # This worker's own cost
@@ -128,8 +137,11 @@ class Balance:
 
     def _adopt(self, outcome: Outcome, step: int) -> None:
         self.replanner, events = outcome
+        setting = self.replanner.setting
+        writers = plan_writers(machine for _, machine in setting.workers) if events and setting else frozenset()
         for event in events:
-            self._tell(event)
+            write = self._tell if is_written_by(self._machine, event, writers) else self._show
+            write(event)
         if any(isinstance(event, MachineBenched) for event in events):
             self._note_alone(step)
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -39,15 +40,22 @@ class Journal:
 
     def emit(self, event: AnyEvent) -> None:
         with self._lock:
-            record = self._log.append(event)
-            self.state = apply(self.state, record)
-            for watcher in self._watchers:
-                watcher(record, self.state)
+            self._take_in(self._log.append(event))
             if not self._watchers:
                 _print_lines(event)
             self._tell_full_disk()
         if isinstance(event, StepCommitted) and (usage := self._meter.look()) is not None:
             self.emit(usage_event(usage))
+
+    def show(self, event: AnyEvent) -> None:
+        """Take in an event that other workers write: this worker's state and watchers have it, its file does not."""
+        with self._lock:
+            self._take_in(Record(sequence=0, time=time.time(), event=event))
+
+    def _take_in(self, record: Record) -> None:
+        self.state = apply(self.state, record)
+        for watcher in self._watchers:
+            watcher(record, self.state)
 
     def say(self, text: str) -> None:
         """Write a Notice event; watchers, or this class without watchers, print its line."""

@@ -71,6 +71,26 @@ class _File(BaseModel):
     machines: dict[MachineName, Machine] = Field(default_factory=dict)
 
 
+class _ShownMember:
+    """What other machines' gates know of a machine, made once for the same facts."""
+
+    def __init__(self, known: Machine) -> None:
+        assert known.reach is not None
+        self._facts, self._number, self._reach = known.facts, known.number, known.reach
+        self.member = GateMember(
+            machine=known.facts.machine,
+            number=known.number,
+            certificate=known.facts.certificate,
+            addresses=known.reach.candidates,
+            port=known.reach.port,
+        )
+
+    def shows(self, known: Machine) -> bool:
+        """Whether it would be made the same again."""
+        is_same = known.facts is self._facts and known.number == self._number
+        return is_same and (known.reach is self._reach or known.reach == self._reach)
+
+
 class MachineRoster:
     """All machines that have joined, and the hash of each one's credential."""
 
@@ -85,6 +105,7 @@ class MachineRoster:
             ) from None
         self.block = kept.block
         self.machines: Mapping[str, Machine] = kept.machines
+        self._members: dict[str, _ShownMember] = {}
         self._is_stale = False
         self.unsaved: OSError | None = None
         """Why the last save failed, for example on a full disk; None if it succeeded."""
@@ -121,17 +142,15 @@ class MachineRoster:
 
     def members(self) -> list[GateMember]:
         """Machines that the gates let in: all that have not left and have reported where their gate is."""
-        return [
-            GateMember(
-                machine=name,
-                number=known.number,
-                certificate=known.facts.certificate,
-                addresses=known.reach.candidates,
-                port=known.reach.port,
-            )
-            for name, known in self.machines.items()
-            if not known.has_left and known.reach is not None
-        ]
+        before, self._members = self._members, {}
+        for name, known in self.machines.items():
+            if known.has_left or known.reach is None:
+                continue
+            kept = before.get(name)  # hundreds of members, of whom one has changed
+            if kept is None or not kept.shows(known):
+                kept = _ShownMember(known)
+            self._members[name] = kept
+        return [kept.member for kept in self._members.values()]
 
     def knows(self, machine: str, credential: str) -> bool:
         """Whether this credential is that machine's."""

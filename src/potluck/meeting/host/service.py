@@ -41,7 +41,15 @@ from potluck.report.prometheus import CONTENT_TYPE
 
 def make_service(*, door: Door, coordinator: Coordinator, bundles: BundleCache) -> FastAPI:
     """The service as a FastAPI application."""
-    app = FastAPI(title="Potluck host", version=__version__, docs_url=None, redoc_url=None, openapi_url=None)
+    app = FastAPI(
+        title="Potluck host",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        # Nothing leaves this host but to its machines; and looking for somebody to tell took a fifth of a busy host.
+        telemetry={"tracing": False, "metrics": False, "logs": False},
+    )
     app.state.door, app.state.coordinator, app.state.bundles, app.state.metrics = door, coordinator, bundles, Metrics()
     app.add_middleware(Admission, door=door, coordinator=coordinator)
     add_refusals(app)
@@ -112,7 +120,7 @@ async def give_orders(asked: PollRequest, machine: Machine, coordinator: Coordin
             left_s = min(left_s, pause_s)
         elif left_s <= 0:
             return Response(orders.unchanged().model_dump_json(), media_type="application/json")
-        await coordinator.changes.wait(left_s)
+        await coordinator.shared.wait(left_s)
 
 
 @_members.post("/report")

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from potluck.core.run_folder import RunFolder
 from potluck.events.lines import open_events
 from potluck.events.log import read_first_records, read_last_records, read_records
 from potluck.events.recent_speed import RecentSpeed
-from potluck.events.state import LEAST_S, replay
+from potluck.events.state import LEAST_S, RunState, replay
 from potluck.events.summary import summarise
 from potluck.events.types import MachineUsed, Notice, StepCommitted, TrainingBegan, Waiting
+from potluck.planning.replanning.announcements import MOST_PLAN_WRITERS
 from potluck.report.account_file import write_account
 
 OUTPUT_SUFFIX = ".out.log"
@@ -82,14 +84,31 @@ def read_length(folder: Path) -> int:
 
 def write_summaries(folder: RunFolder) -> None:
     """Write logs/rank_<n>_metrics.json of every worker from its events: workers wrote theirs on their own machines."""
+    states = []
     for file in folder.event_files():
-        try:
-            state = replay(read_records(file))
-        except EventLogError:
-            continue
+        with suppress(EventLogError):
+            states.append(replay(read_records(file)))
+    for state in with_plans(states):
         if state.run:
             text = json.dumps(summarise(state), indent=2, allow_nan=False)
             write_text(folder.metrics_file(state.worker), f"{text}\n")
+
+
+def with_plans(states: Sequence[RunState]) -> Iterator[RunState]:
+    """The states of a run's workers; of many, those that write no plans get the newest of those that do."""
+    planned = [state for state in states if state.shares]
+    if len(states) <= MOST_PLAN_WRITERS or not planned:
+        yield from states
+        return
+    newest = max(planned, key=lambda state: state.step)
+    for state in states:
+        yield replace(
+            state,
+            shares=newest.shares,
+            predicted_samples_per_s=newest.predicted_samples_per_s,
+            num_plan_changes=newest.num_plan_changes,
+            benched=newest.benched,
+        )
 
 
 def conclude(folder: RunFolder) -> None:

@@ -1,6 +1,7 @@
 """The events of a run that record a changed plan."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from potluck.events.types import AnyEvent, MachineBenched, Notice, PlanChanged
 from potluck.planning.explain import explain_benched, seconds_text
@@ -11,6 +12,24 @@ from potluck.planning.replanning.setting import GroupSetting
 from potluck.planning.what_if import if_kept
 
 _FEW_BENCHED = 8
+MOST_PLAN_WRITERS = 20
+"""Machines of a group whose workers write plans."""
+
+
+def plan_writers(machines: Iterable[str]) -> frozenset[str]:
+    """The machines of a group whose workers write plans: the first MOST_PLAN_WRITERS.
+
+    A plan lists all workers. If all workers of a large group wrote it, a run's files would grow with the square of the
+    machines.
+    """
+    return frozenset(islice(dict.fromkeys(machines), MOST_PLAN_WRITERS))
+
+
+def is_written_by(machine: str, event: AnyEvent, writers: frozenset[str]) -> bool:
+    """Whether this machine writes an event that every worker of the group knows; a benched machine writes its own."""
+    if not isinstance(event, PlanChanged | MachineBenched):
+        return True
+    return machine in writers or (isinstance(event, MachineBenched) and event.machine == machine)
 
 
 def plan_changed(setting: GroupSetting, costs: Sequence[CostReport], proposal: Proposal, step: int) -> PlanChanged:

@@ -30,6 +30,8 @@ class Replanner:
     """None before the first group has formed."""
     in_force: Proposal | None = None
     """None while some worker's cost is unknown: then all shares are equal."""
+    formed_after: int = 0
+    """The run's committed steps when the group formed."""
     num_commits: int = 0
     """Commits since the group formed."""
     num_since_change: int = 0
@@ -80,6 +82,7 @@ class Replanner:
         """
         fresh = Replanner(
             setting=setting,
+            formed_after=step,
             largest_ring=self.largest_ring,
             is_trusted=self.is_trusted,
             has_advised=self.has_advised,
@@ -98,13 +101,20 @@ class Replanner:
         """The check of the plan that is due at the next commit."""
         step_s = 0.0 if self.plan is None else self.plan.prediction.step_s
         num_workers = 1 if self.setting is None else len(self.setting.workers)
-        return check_after(self.num_since_change, step_s=step_s, of_round=of_round, num_workers=num_workers)
+        return check_after(
+            self.num_since_change,
+            step_s=step_s,
+            of_round=of_round,
+            num_workers=num_workers,
+            formed_after=self.formed_after,
+        )
 
     def _checked(self, setting: GroupSetting, costs: Sequence[CostReport], step: int, check: PlanCheck) -> Outcome:
         """Compare the plan in force with the best plan, and with the best plan without some machines."""
         if not setting.is_planned or not self.is_trusted:
             return self, []
-        proposal = propose(setting, costs, self.plan, check.least_gain)
+        wanted = replace(setting, keep=setting.machines) if check.is_urgent_only else setting
+        proposal = propose(wanted, costs, self.plan, check.least_gain)
         if proposal is None:
             return self, []
         if check.is_urgent_only:

@@ -30,8 +30,11 @@ class PlanCheck:
 # After a group forms or a machine's speed changes there are three early checks. A worker's first steps are not typical,
 # so the first two change the plan only for much, and the third makes a finer plan from all timings so far. Later a
 # large gain counts after a few checks, a small one after many: a drift of a few percent that passes moves nothing.
+# Where the run is under way, machines know their costs, and a return disturbs the others: the third wants as much.
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
 _EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.15), 8: PlanCheck(LEAST_GAIN)}
+_EARLY_UNDER_WAY = {**_EARLY, 8: PlanCheck(LEAST_GAIN, 0.15)}
+_UNDER_WAY = 16  # committed steps of a run
 _LATE = PlanCheck(LEAST_GAIN, 0.35)
 _URGENT = PlanCheck(LEAST_GAIN, is_urgent_only=True)  # between the others, where steps are long
 # A round is many steps, so that its timings are steady, and a machine that is late at its end is late by many steps.
@@ -39,12 +42,12 @@ _OF_ROUND = PlanCheck(0.01)
 
 
 def check_after(
-    num_commits: int, *, step_s: float = 0.0, of_round: bool = False, num_workers: int = 1
+    num_commits: int, *, step_s: float = 0.0, of_round: bool = False, num_workers: int = 1, formed_after: int = 0
 ) -> PlanCheck | None:
     """The check due at the commit after so many commits since a group formed or its plan changed urgently, if any.
 
     `step_s`: seconds of a step by the plan in force, 0 without a plan. `of_round`: that commit is one of a round, and
-    not of a single step. `num_workers`: of the group.
+    not of a single step. `num_workers`: of the group. `formed_after`: the run's committed steps when the group formed.
     """
     if of_round:
         return _OF_ROUND
@@ -53,7 +56,7 @@ def check_after(
         every = max(every, num_workers // _WORKERS_A_COMMIT)
         due = None if num_commits % every else _LATE
     else:
-        due = _EARLY.get(num_commits)
+        due = (_EARLY_UNDER_WAY if formed_after >= _UNDER_WAY else _EARLY).get(num_commits)
     is_long = step_s >= max(_LONG_STEP_S, _LONG_STEP_S_PER_WORKER * num_workers)
     return _URGENT if due is None and is_long and num_commits > min(_EARLY) else due
 
