@@ -154,6 +154,7 @@ class HostLease:
             has_lease=self.is_valid,
             newest_term=max(self.newest_term, self.promised),
             confirmed_by=self.confirmed_by(),
+            electorates=self._settings().electorates,
         )
 
     def promise(self, asked: Promise) -> Promised:

@@ -119,6 +119,7 @@ class Touch(GateMessage, frozen=True, kw_only=True):
     has_lease: bool  # whether enough machines have confirmed this host within the last moments
     newest_term: int  # the newest term that any gate has named
     confirmed_by: tuple[str, ...]  # the machines that have
+    electorates: tuple[Electorate, ...] | None = None  # by which this gate judges that
 
 
 class Promise(GateMessage, frozen=True, kw_only=True):

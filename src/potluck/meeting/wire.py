@@ -52,6 +52,8 @@ def _read_as(kind: Any) -> AfterValidator:
 MDNS_SERVICE = "_potluck._tcp.local."
 GOODBYE = b"goodbye"
 """A host that shuts down in order writes this to the stdin of its own machine's agent."""
+AGENT_REFUSED = 4
+"""The exit code of that agent if its host does not let it in: another one would fare no better."""
 PROOF_HEADER = "X-Potluck-Proof"
 PARITY_WANTED = 428
 """HTTP status (Precondition Required): the machine has other versions, and is to join with a parity reading."""

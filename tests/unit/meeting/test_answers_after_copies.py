@@ -41,9 +41,9 @@ def test_an_answer_waits_for_the_copies_of_successors_that_are_here(asking, path
     reign = coordinator.succession.reign
     late = post(path).json()["warning"]
     assert late == "lily has not copied this yet: if rosa is lost now, it was not done"
-    reign.copies["lily"] = coordinator.succession.take().rank + 10
+    reign.copies.note("lily", coordinator.succession.take().rank + 10)
     assert post("/runs/one/stop").json()["warning"] == ""
-    reign.copies["lily"] = 0
+    reign.copies.note("lily", 0)
     reign.touch = touch("rosa", "fern")
     assert post("/runs/one/stop").json()["warning"] == "", "lily is not here: the others go on without it"
 

@@ -1,10 +1,13 @@
 """A host's care for its term: what it promises before others may act for it, and what its gate must not forget."""
 
+import contextlib
 import errno
+from itertools import pairwise
 
 import pytest
 
 from potluck.gates.messages import Promised, Touch
+from potluck.meeting.access.gating import as_electorates
 from potluck.meeting.agent import host_part, succession
 from potluck.meeting.agent.messages import AgentPlace, NoteHeard
 from potluck.meeting.agent.succession import AgentSuccession
@@ -12,10 +15,12 @@ from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.host import agent_process
 from potluck.meeting.host import keeping as keeping_module
 from potluck.meeting.host.keeping import ReignKeeper
+from potluck.meeting.host.reign import Reign, SuccessionRule
 from potluck.meeting.succession import ballot
 from potluck.meeting.succession.ballot import BallotFile
 from potluck.meeting.succession.finding import Elsewhere
 from potluck.meeting.succession.notes import Canvass, Release, read_note
+from potluck.meeting.wire import AGENT_REFUSED, Succession, Voters
 
 
 class FakeLine:
@@ -65,11 +70,12 @@ def test_a_host_whose_disk_fails_gives_its_part_only_to_whom_the_others_can_elec
 ):
     keeping, _ = keeper
     reign = keeping._reign
-    reign.copies["lily"] = 1
+    reign.copies.note("lily", 1)
     reign.touch = Touch(host_heard_s=0.0, has_lease=True, newest_term=1, confirmed_by=here)
     keeping._probe = keeping._probe / "no-folder"
     monkeypatch.setattr(keeping_module, "_DISK_S", -1.0)
-    assert keeping._try_disk() == heir
+    assert keeping._try_disk(1) == heir
+    assert keeping._try_disk(2) is None, "a copy of an earlier state: that machine's disk may be full as well"
 
 
 class FakeStandby:
@@ -113,6 +119,43 @@ def test_an_agent_knows_whether_the_process_that_starts_it_is_the_host(tmp_path,
     monkeypatch.setattr(agent_process.subprocess, "Popen", lambda command, **_: started.append(command))
     agent_process.AgentProcess(["home"], tmp_path / "log", print, lambda: is_elsewhere).start()
     assert ("--serves" in started[0]) is is_elsewhere
+
+
+class Ended:
+    """An agent that has ended."""
+
+    def __init__(self, returncode):
+        self.returncode = returncode
+
+    def poll(self):
+        return self.returncode
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, "has left its host"), (AGENT_REFUSED, "does not know this machine")])
+def test_an_agent_that_has_left_or_is_refused_is_not_started_again_and_that_is_said(tmp_path, monkeypatch, code, said):
+    started, told = [], []
+    monkeypatch.setattr(agent_process, "_AGAIN_S", -1.0)
+    monkeypatch.setattr(agent_process.subprocess, "Popen", lambda *_, **__: started.append(1) or Ended(code))
+    agent = agent_process.AgentProcess(["home"], tmp_path / "log", told.append, lambda: True)
+    agent.start()
+    (tmp_path / "log").write_text("starting\nthis host does not know this machine\n  fix: join again\n")
+    for _ in range(3):
+        agent.keep()
+    assert len(started) == 1
+    assert len(told) == 1
+    assert said in told[0]
+    assert "potluck join" in told[0]
+
+
+@pytest.mark.parametrize(("code", "is_elsewhere"), [(1, True), (0, False)])
+def test_an_agent_that_has_crashed_is_started_again(tmp_path, monkeypatch, code, is_elsewhere):
+    started = []
+    monkeypatch.setattr(agent_process, "_AGAIN_S", -1.0)
+    monkeypatch.setattr(agent_process.subprocess, "Popen", lambda *_, **__: started.append(1) or Ended(code))
+    agent = agent_process.AgentProcess(["home"], tmp_path / "log", lambda _: None, lambda: is_elsewhere)
+    agent.start()
+    agent.keep()
+    assert len(started) == 2
 
 
 @pytest.fixture
@@ -160,3 +203,73 @@ def test_a_machine_that_cannot_note_its_new_host_says_so_and_goes_on(successor, 
     monkeypatch.setattr(succession, "follow_host", refuse)
     own.become(Elsewhere("rosa", 2))
     assert "this machine cannot note that rosa is the host now: " in told[0]
+
+
+def test_a_machine_that_has_voted_for_another_host_does_not_tell_the_one_before_that_it_needs_its_vote_no_more(
+    successor,
+):
+    """The host before may have been frozen: with one voter less it would act again beside the one that was elected."""
+    own, _, orders = successor
+    own.follow(orders)
+    own._ballots.note(promised=orders.succession.term + 1)
+    assert not own.give_up_vote()
+    assert own.electorate, "its vote still counts"
+
+
+def test_a_machine_that_is_leaving_asks_for_no_votes(successor, monkeypatch):
+    """It would win, and end with all runs paused, while others could have taken the host's place."""
+    own, _, orders = successor
+    own.follow(orders)
+    asked = []
+    monkeypatch.setattr(own._candidacy, "look", asked.append)
+    monkeypatch.setattr(own._host_part, "call", lambda: None)
+    own.look(may_stand=False)
+    assert asked == []
+    own.look()
+    assert len(asked) == 1
+
+
+def test_the_hosts_part_that_cannot_be_started_is_tried_again_and_less_and_less_often(tmp_path, monkeypatch):
+    now, told, tries = 0.0, [], []
+
+    def refuse(*_, **__):
+        tries.append(now)
+        raise OSError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(host_part.time, "monotonic", lambda: now)
+    monkeypatch.setattr(host_part.StandbyHost, "start", lambda _: None)
+    part = host_part.HostPart(Home(tmp_path), str(tmp_path / "gate"), told.append, is_own=False)
+    part.call()
+    monkeypatch.setattr(host_part.StandbyHost, "start", refuse)
+    with contextlib.suppress(OSError):
+        part.serve(2, {})
+    while now < 100.0:
+        now += 0.5
+        with contextlib.suppress(OSError):
+            part.keep()
+    assert 4 <= len(tries) <= 9
+    assert all(later - earlier >= 2.0 for earlier, later in pairwise(tries))
+    assert "tail" in told[0]
+    assert "host.log" in told[0]
+
+
+def test_an_electorate_before_is_dropped_only_when_this_hosts_own_gate_knows_the_new_one():
+    """The gate judges the lease: one that is told late would act with a majority of machines that were dropped."""
+    before, now = Voters(machines=["rosa"], tie_breaker="rosa"), Voters(machines=["rosa", "lily"], tie_breaker="rosa")
+    reign = Reign("rosa", SuccessionRule(), Succession(term=1, number=4, electorates=[before], successors=[]))
+
+    def settle(electorates):
+        reign.settle(
+            Touch(
+                host_heard_s=0.0, has_lease=True, newest_term=1, confirmed_by=("rosa", "lily"), electorates=electorates
+            ),
+            ["rosa", "lily"],
+        )
+        return reign.succession.electorates
+
+    both = settle(as_electorates(reign.succession))
+    reign.acknowledge("lily", reign.succession.number)
+    assert len(both) == 2
+    late = as_electorates(Succession(term=1, number=4, electorates=[before], successors=[]))
+    assert settle(late) == both
+    assert settle(as_electorates(reign.succession)) == [now]

@@ -43,7 +43,7 @@ def test_a_state_is_sent_once_and_again_when_it_has_changed(host):
     coordinator.put_run(coordinator.state.runs["one"].with_(expected=7))
     again = HostStateCopy.model_validate(client("lily").post("/succession", json={"known": state.rank}).json()["state"])
     assert again.rank > state.rank
-    assert coordinator.succession.reign.copies["lily"] == state.rank
+    assert coordinator.succession.reign.copies.rank("lily") == state.rank
 
 
 def test_of_event_files_only_whole_lines_are_copied_and_no_other_file(host):

@@ -122,7 +122,7 @@ class Agent:
         messages = list(_messages(self._inbox))
         for message in messages:
             self._take(message)
-        if (elsewhere := self._succession.look()) is not None:
+        if (elsewhere := self._succession.look(may_stand=self._leaving is None)) is not None:
             self._change_host(elsewhere)
         succession = self._succession
         self._gate.keep(succession.known_orders, service=succession.service, promised=succession.promised)
@@ -317,7 +317,9 @@ class Agent:
         return f"joined {membership.host} as {membership.machine}; waiting for work"
 
     def _say_goodbye(self) -> None:
-        report = self._report(is_leaving=True, gives_up_vote=self._succession.give_up_vote())
+        # A vote that nobody is told of would be missed for good where the host is gone.
+        gives_up_vote = self._silent_since is None and self._succession.give_up_vote()
+        report = self._report(is_leaving=True, gives_up_vote=gives_up_vote)
         try:
             with HostClient.of(self._place.membership, timeout_s=_GOODBYE_S) as client:
                 client.ask("POST", "/report", report)

@@ -3,10 +3,12 @@
 import time
 from collections.abc import Callable
 
+from potluck.core.shell_words import quote
 from potluck.meeting.agent.standby import StandbyHost
 from potluck.meeting.home import Home
 
-_RESTART_S = 2.0
+_RESTART_S, _MOST_RESTART_S = 2.0, 60.0
+_LASTING_S = 60.0  # one that has lived so long has begun well
 _WAIT_AGAIN_S = 30.0  # one that waits has ended by itself: for want of memory, it may be
 
 
@@ -21,6 +23,7 @@ class HostPart:
         self._is_own = is_own
         self._standby: StandbyHost | None = None
         self._started_at = 0.0
+        self._restart_s = _RESTART_S
 
     @property
     def service(self) -> str:
@@ -47,12 +50,17 @@ class HostPart:
     def keep(self) -> None:
         """Start it again if it has ended by itself, or with the agent that it belonged to."""
         standby = self._standby
-        is_due = time.monotonic() - self._started_at > _RESTART_S
+        age_s = time.monotonic() - self._started_at
+        if age_s > _LASTING_S:
+            self._restart_s = _RESTART_S
         has_ended = self._is_own if standby is None else standby.is_serving and standby.has_ended
-        if has_ended and is_due:
+        if has_ended and age_s > self._restart_s:
             if standby is not None:
-                self._tell("the process that is the host on this machine has ended; a new one starts")
-            self._started_at = time.monotonic()
+                self._tell(
+                    "the process that is the host on this machine has ended; a new one starts\n"
+                    f"  why it ended: tail {quote(standby.log)}"
+                )
+            self._started_at, self._restart_s = time.monotonic(), min(2 * self._restart_s, _MOST_RESTART_S)
             self._standby = standby or StandbyHost(self._home, self._gate)
             self._standby.start_again()
 

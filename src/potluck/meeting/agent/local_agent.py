@@ -12,7 +12,7 @@ from pathlib import Path
 from potluck.core.errors import MeetingError
 from potluck.meeting.agent.agent import Agent
 from potluck.meeting.home import Home
-from potluck.meeting.wire import GOODBYE
+from potluck.meeting.wire import AGENT_REFUSED, GOODBYE
 
 _PATIENCE_S = 8.0  # a worker that cannot end its step saves the last committed one: engine/steps/stop_deadline.py
 _ORDERLY_S = 2.0  # short, since the host has paused its runs already
@@ -47,7 +47,11 @@ def main() -> None:
             )
             watch = threading.Thread(target=_leave_at_the_end, args=(agent,), name="potluck-host", daemon=True)
             watch.start()
-            agent.run()
+            try:
+                agent.run()
+            except MeetingError as error:
+                _tell(f"{error}")
+                sys.exit(AGENT_REFUSED)
     except MeetingError as error:
         sys.exit(str(error))
 

@@ -11,20 +11,18 @@ from potluck.core.checkpoint_names import is_checkpoint_name
 from potluck.core.disk import as_disk_error
 from potluck.core.errors import MeetingError, PotluckError, ShippingError
 from potluck.core.run_folder import RunFolder
+from potluck.meeting.agent.checkpoint_mirror import CheckpointMirror
 from potluck.meeting.agent.preparation import claim_folder
 from potluck.meeting.client.client import HostClient, HostSilentError
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.succession.run_place import is_made_by_host, run_place
-from potluck.meeting.succession.state_copy import CheckpointName, KeptCopy, StateAnswer, StateRequest
-from potluck.meeting.transfer.arrivals import keep_newest_checkpoints
+from potluck.meeting.succession.state_copy import KeptCopy, StateAnswer, StateRequest
 from potluck.meeting.transfer.bundle import BundleCache
 from potluck.meeting.transfer.catalogues import KeptCatalogues
 from potluck.meeting.transfer.shipping import is_file_name, receive
 
 _EVERY_S = 0.4
 _AGAIN_S = 1.0
-_CHECKPOINT_S = 60.0
-_KEPT_CHECKPOINTS = 2  # in case the newest is damaged
 _MOST_PARTS = 8  # of one file in a row, before the next file has its turn
 
 
@@ -52,19 +50,22 @@ class Mirror:
         self._tell = tell
         self._bundles = BundleCache(home.host_dir / "bundles")
         self._catalogues = KeptCatalogues(home.host_dir / "catalogues")
-        self._checkpoints: dict[str, CheckpointName] = {}
         self._claimed: dict[str, Path] = {}
         """By run: its folder on this machine, of runs that this machine's workers have no part in."""
         self._refused: set[tuple[str, str]] = set()
         self._is_over = threading.Event()
+        self._keeping = threading.Lock()
+        self._checkpoints = CheckpointMirror(membership, tell, self._is_over)
         self._thread = threading.Thread(target=self._copy, name="potluck-mirror", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
+        self._checkpoints.start()
 
     def close(self) -> None:
-        """Stop copying; returns at once."""
-        self._is_over.set()
+        """Stop copying: from now on no copy is written."""
+        with self._keeping:
+            self._is_over.set()
 
     def _copy(self) -> None:
         told = ""
@@ -84,6 +85,7 @@ class Mirror:
                     told = ""
 
     def _copy_once(self, client: HostClient) -> None:
+        self._kept.try_disk()  # the host must not count on a machine that could not note a newer state, or its vote
         answer = client.ask_for(StateAnswer, "POST", "/succession", StateRequest(known=self._kept.rank))
         if answer.state is not None and not self._is_over.is_set():
             for digest in answer.state.bundles:
@@ -92,14 +94,17 @@ class Mirror:
             for digest in answer.state.catalogues:
                 if not self._has_catalogue(digest):
                     self._catalogues.put(digest, client.send("GET", f"/catalogues/{digest}"))
-            self._kept.keep(answer.state)
+            with self._keeping:
+                if self._is_over.is_set():  # this machine may be the host by now, with a state of its own
+                    return
+                self._kept.keep(answer.state)
         for run, sizes in answer.files.items():
             for name, size in sizes.items():
                 if not self._is_over.is_set():
                     self._copy_file(client, run, name, size)
         for run, newest in answer.checkpoints.items():
-            if self._checkpoints.get(run) != newest and not self._is_over.is_set():
-                self._copy_checkpoint(run, newest)
+            if is_checkpoint_name(newest.name):
+                self._checkpoints.want(run, RunFolder(self._folder_of(run)), newest)
 
     def _folder_of(self, run: str) -> Path:
         """Where this machine's own workers of the run write, else where they would."""
@@ -145,19 +150,3 @@ class Mirror:
                 self._refused.add((run, name))
                 self._tell(f"{name} of run {run} is not copied: {error.args[0]}")
                 return
-
-    def _copy_checkpoint(self, run: str, newest: CheckpointName) -> None:
-        folder = RunFolder(self._folder_of(run))
-        if not is_checkpoint_name(newest.name):
-            return
-        here = folder.checkpoints_dir / newest.name
-        if not here.exists() or here.stat().st_size != newest.size:
-            # A connection of its own: events must not wait for gigabytes.
-            with HostClient.of(self._membership, timeout_s=_CHECKPOINT_S) as client:
-                content, headers = client.fetch(f"/runs/{run}/checkpoint")
-            if newest.name not in headers.get("content-disposition", ""):
-                return  # a newer one has come: next time
-            with replacing(here) as file:
-                file.write(content)
-            keep_newest_checkpoints(folder.checkpoints_dir, here, _KEPT_CHECKPOINTS)
-        self._checkpoints[run] = newest

@@ -4,11 +4,13 @@ import json
 import subprocess
 import sys
 from contextlib import suppress
+from pathlib import Path
 
 from potluck.meeting.home import Home
 from potluck.meeting.wire import GOODBYE
 
 _END_S = 12.0
+_MOST_LOG_BYTES = 1 << 20
 
 
 class StandbyHost:
@@ -17,31 +19,35 @@ class StandbyHost:
     def __init__(self, home: Home, gate: str) -> None:
         folder = str(home.folder.absolute())
         self._command = [sys.executable, "-m", "potluck.meeting.host.deputy", folder, "--gate", gate]
-        self._log = home.succession_dir / "host.log"
+        # Beside the gate's: a socket's path must be short, and not every home folder takes sockets.
+        self._socket = Path(gate).parent / "deputy"
+        self.log = home.succession_dir / "host.log"
         self._process: subprocess.Popen[bytes] | None = None
         self.is_serving = False
 
     @property
     def service(self) -> str:
         """The socket of its HTTP service, for the gate; empty until it is to serve."""
-        return str(self._log.parent / "deputy.socket") if self.is_serving else ""
+        return str(self._socket) if self.is_serving else ""
 
     @property
     def has_ended(self) -> bool:
-        return self._process is not None and self._process.poll() is not None
+        """Whether there is no process, after one was asked for."""
+        return self._process is None or self._process.poll() is not None
 
     def start(self) -> None:
-        self._log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with self._log.open("ab") as log:
+        self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        is_long = self.log.exists() and self.log.stat().st_size > _MOST_LOG_BYTES
+        with self.log.open("wb" if is_long else "ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )
 
     def serve(self, term: int, runs: dict[str, str]) -> None:
         """Let it serve as the host of this term. `runs`: folders of runs that this machine has a part in."""
-        if self._process is None or self.has_ended:
+        self.is_serving = True  # first: what cannot be started now is tried again
+        if self.has_ended:
             self.start()
-        self.is_serving = True
         self._send({"term": term, "service": self.service, "runs": runs, "is_restored": False})
 
     def start_again(self) -> None:

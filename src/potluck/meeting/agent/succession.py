@@ -88,8 +88,13 @@ class AgentSuccession:
         self._host_part.dismiss(in_order=in_order)
 
     def give_up_vote(self) -> bool:
-        """Vote for nobody until this machine joins again; False if that could not be noted on the disk."""
-        if not self.electorate:
+        """Vote for nobody until this machine joins again; False if that could not be noted on the disk.
+
+        False also where this machine has voted for a host of whom it has not heard yet: its host of before may act no
+        more, and would begin again if it were told that it needs one vote less.
+        """
+        ballot = self._ballots.ballot
+        if not self.electorate or ballot.promised > ballot.term:
             return False
         try:
             self._candidacy.abstain()
@@ -138,8 +143,11 @@ class AgentSuccession:
             with suppress(GateError), self._disk.survived("this machine votes for no host just now"):
                 self._candidacy.hear(heard.sender, heard.note, self._kept.rank)
 
-    def look(self) -> Elsewhere | None:
-        """The host to follow from now on, if that is another machine than before; it may be this one."""
+    def look(self, *, may_stand: bool = True) -> Elsewhere | None:
+        """The host to follow from now on, if that is another machine than before; it may be this one.
+
+        `may_stand`: whether this machine may ask for votes; one that is leaving only gives them.
+        """
         if (newer := self._newer) is not None:
             self._newer = None
             return newer
@@ -149,7 +157,7 @@ class AgentSuccession:
         with suppress(GateError), self._disk.survived("this machine cannot be the host just now"):
             if self._hosts_here:
                 self._host_part.keep()
-            else:
+            elif may_stand:
                 won = self._candidacy.look(self._kept.rank)
                 if self._mirror is not None:
                     self._host_part.call()  # also where the process that waits has ended

@@ -6,7 +6,8 @@ import json
 import socket
 import ssl
 import time
-from typing import Any, TypeVar
+from collections.abc import Callable, Generator
+from typing import IO, Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,6 +21,7 @@ from potluck.meeting.wire import PARITY_WANTED, PROOF_HEADER, JoinAnswer, JoinRe
 
 Answer = TypeVar("Answer", bound=BaseModel)
 TIMEOUT_S = 10.0
+_PART_BYTES = 1 << 20
 
 
 class HostSilentError(MeetingError):
@@ -164,7 +166,33 @@ class HostClient:
         content = self.send("GET", path)
         return content, self._headers
 
+    def fetch_into(self, path: str, file: IO[bytes], is_over: Callable[[], bool]) -> dict[str, str]:
+        """Get a file that may be larger than memory, until `is_over`; returns the response's headers, as `fetch`."""
+        self.close()
+        parts = self._parts(path)
+        try:
+            while not is_over() and (part := next(parts, b"")):
+                file.write(part)
+        finally:
+            parts.close()
+            self.close()
+        return self._headers
+
+    def _parts(self, path: str) -> Generator[bytes, None, None]:
+        try:
+            response = self._request("GET", path, b"", {"Authorization": self._authorization})
+            if response.status != 200:
+                raise self._refused(response.status, response.read())
+            while part := response.read(_PART_BYTES):
+                yield part
+        except (http.client.HTTPException, OSError) as error:
+            raise self._silent(error) from error
+
     def _exchange(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        response = self._request(method, path, body, headers)
+        return response.status, response.read()
+
+    def _request(self, method: str, path: str, body: bytes, headers: dict[str, str]) -> http.client.HTTPResponse:
         if self._connection is None:
             self._connection = _PinnedConnection(
                 self.address,
@@ -176,7 +204,7 @@ class HostClient:
         self._connection.request(method, path, body, headers)
         response = self._connection.getresponse()
         self._headers = {name.lower(): value for name, value in response.getheaders()}
-        return response.status, response.read()
+        return response
 
     def _silent(self, error: Exception) -> HostSilentError:
         reason = "no answer" if isinstance(error, TimeoutError) else getattr(error, "strerror", None) or str(error)

@@ -101,7 +101,8 @@ class ReignKeeper:
         self._tell_of_promise()
         if reign.has_lease:
             await self._aside(self._tell_quiet_ones)
-            if (heir := await self._aside(self._try_disk)) is not None:
+            rank = coordinator.succession.take().rank
+            if (heir := await self._aside(lambda: self._try_disk(rank))) is not None:
                 self._release(heir)
 
     async def _aside(self, work: Callable[[], _T]) -> _T:
@@ -115,7 +116,7 @@ class ReignKeeper:
             self._told_promise = promised
             self._coordinator.changes.tell()
 
-    def _try_disk(self) -> str | None:
+    def _try_disk(self, rank: int) -> str | None:
         """Whom to give the host's part when nothing can be written here any more: runs would lose their files."""
         now = time.monotonic()
         if now < self._disk_look_at:
@@ -127,7 +128,7 @@ class ReignKeeper:
         except OSError as error:
             if self._disk_since is None:
                 self._disk_since = now
-            if now - self._disk_since > _DISK_S and (heirs := self._heirs()):
+            if now - self._disk_since > _DISK_S and (heirs := self._heirs(rank)):
                 self._disk_since = now + _DISK_AGAIN_S
                 self._coordinator.troubles.note(f"this host's disk, so that {heirs[0]} is to be the host", error)
                 return heirs[0]
@@ -135,16 +136,19 @@ class ReignKeeper:
             self._disk_since = None
         return None
 
-    def _heirs(self) -> list[str]:
-        """Successors that are here and have a copy of the state, if the others can elect one without this machine.
+    def _heirs(self, rank: int) -> list[str]:
+        """Successors that are here and have this state on a disk that they can write, if the others can elect one.
 
-        It cannot vote: its vote cannot be written.
+        This machine cannot vote: its vote cannot be written. Whoever gives the host's part to a machine whose disk is
+        full as well leaves nobody who can be the host.
         """
         here = () if self._reign.touch is None else self._reign.touch.confirmed_by
         others = [name for name in here if name != self._reign.machine]
         if not all(may_decide(one, others) for one in as_electorates(self._reign.succession)):
             return []
-        return [name for name in self._reign.succession.successors if name in here and self._reign.copies.get(name)]
+        return [
+            one for one in self._reign.succession.successors if one in here and self._reign.copies.is_kept(one, rank)
+        ]
 
     def _note(self) -> None:
         """Write the orders that the others get to this machine's ballot, too."""

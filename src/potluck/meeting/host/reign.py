@@ -9,7 +9,8 @@ from potluck.core.errors import MeetingError, did_you_mean
 from potluck.core.words import listed
 from potluck.gates.lease import may_decide
 from potluck.gates.messages import Touch
-from potluck.meeting.access.gating import as_electorate
+from potluck.meeting.access.gating import as_electorate, as_electorates
+from potluck.meeting.host.copies import Copies
 from potluck.meeting.host.successors import Successors
 from potluck.meeting.succession.finding import Elsewhere
 from potluck.meeting.wire import Succession, Voters
@@ -54,8 +55,7 @@ class Reign:
         self._is_retired = False
         self._confirmed_at: dict[str, float] = dict.fromkeys(known.voters(), clock())
         self._acknowledged: dict[str, int] = {}
-        self.copies: dict[str, int] = {}
-        """The newest copy of the host's state on each successor's disk, by its number."""
+        self.copies = Copies(clock)
         self.touch: Touch | None = None
         """What this machine's gate last said of the lease."""
         self.newer: Elsewhere | None = None
@@ -135,7 +135,7 @@ class Reign:
             "term": now.term,
             "voters": now.voters(),
             "successors": now.successors,
-            "copied": {name: self.copies.get(name, 0) for name in now.successors},
+            "copied": {name: self.copies.rank(name) for name in now.successors},
             "has_lease": self.has_lease,
             "may_go_on_alone": [one.tie_breaker for one in now.electorates[-1:] if len(one.machines) == 2],
         }
@@ -185,8 +185,12 @@ class Reign:
         return Voters(machines=list(machines), tie_breaker=tie_breaker)
 
     def _retire_old(self) -> None:
-        """Drop the electorate before, once those of it that do not know the new one could not decide without it."""
-        if len(self._electorates) < 2:
+        """Drop the electorate before, once those of it that do not know the new one could not decide without it.
+
+        This machine knows of it when its gate does, which judges the lease: an agent may tell the gate late.
+        """
+        told = None if self.touch is None else self.touch.electorates
+        if len(self._electorates) < 2 or told not in (None, as_electorates(self.succession)):
             return
         old = self._electorates[0]
         ignorant = {name for name in old.machines if self._acknowledged.get(name, 0) < self._number} - {self.machine}
@@ -200,4 +204,4 @@ class Reign:
     def without_copy(self, rank: int, among: Collection[str]) -> list[str]:
         """Successors that are here, and have no copy that is as new as this."""
         here = set(among) & (set() if self.touch is None else set(self.touch.confirmed_by))
-        return [name for name in self._successors.names if name in here and self.copies.get(name, 0) < rank]
+        return [name for name in self._successors.names if name in here and self.copies.rank(name) < rank]

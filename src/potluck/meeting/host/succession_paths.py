@@ -20,8 +20,7 @@ async def give_state(asked: StateRequest, machine: Machine, coordinator: Coordin
     """The host's state, for a machine that may take its place, if the machine's copy is older."""
     _check_successor(coordinator, machine)
     succession = coordinator.succession
-    if succession.reign.copies.get(machine) != asked.known:
-        succession.reign.copies[machine] = asked.known
+    if succession.reign.copies.note(machine, asked.known):
         coordinator.changes.tell()
     state, runs = succession.take(), dict(coordinator.state.runs)
     return await asyncio.to_thread(succession.copies.answer, state, asked.known, runs)

@@ -137,11 +137,9 @@ class Candidacy:
         orders = self._ballots.ballot.orders
         succession = Succession() if orders is None else orders.succession
         why = ""
-        if (
-            orders is None
-            or not succession.electorates
-            or (candidate not in succession.successors and candidate != orders.host)
-        ):
+        if orders is None or not succession.electorates:
+            why = f"{self._machine} has left, and votes again when it has joined again"
+        elif candidate not in succession.successors and candidate != orders.host:
             why = f"{candidate} is no successor"
         elif asked.electorate < succession.number:
             why = f"{candidate} does not know of the newest machines"

@@ -6,6 +6,7 @@ lists of shared folders are copied as they are, into the folders where a host ke
 
 import json
 import secrets
+import time
 from pathlib import Path
 
 from pydantic import Field, ValidationError
@@ -17,6 +18,8 @@ from potluck.meeting.wire import Digest, Name, WireMessage
 
 _FILE = "state.sealed"
 _NONCE_BYTES = 12
+_TRY_S = 1.0
+_TRIED_BYTES = 1 << 16
 _PURPOSE = b"potluck-state-copy-1"
 
 
@@ -74,6 +77,7 @@ class KeptCopy:
     def __init__(self, folder: Path, identity: Identity) -> None:
         self._path = folder / _FILE
         self._identity = identity
+        self._try_at = 0.0
         self.state = self._read()
 
     @property
@@ -96,6 +100,18 @@ class KeptCopy:
         with replacing(self._path) as file:
             file.write(nonce + sealed)
         self.state = state
+
+    def try_disk(self) -> None:
+        """Write a new file beside the copy, and remove it; OSError if the disk is full or read-only."""
+        now, probe = time.monotonic(), self._path.with_name("disk-probe")
+        if now < self._try_at:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            probe.write_bytes(bytes(_TRIED_BYTES))
+        finally:
+            probe.unlink(missing_ok=True)
+        self._try_at = now + _TRY_S
 
     def forget(self) -> None:
         self.state = None
