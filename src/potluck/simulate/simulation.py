@@ -24,6 +24,7 @@ from potluck.simulate.compute import Compute
 from potluck.simulate.exchanging import Exchanging
 from potluck.simulate.figures import Figures, GroupNow
 from potluck.simulate.group_costs import COMMIT_S, forming_s, join_s, loss_s
+from potluck.simulate.losses import Losses
 from potluck.simulate.network import Network
 from potluck.simulate.observing import make_observer
 from potluck.simulate.scenario import Scenario
@@ -43,7 +44,6 @@ class Simulation:
         self._scenario = scenario
         self._cluster = scenario.cluster
         self._writer = writer
-        self._generator = generator
         self._compute = Compute(scenario, generator)
         self._exchanging = Exchanging(scenario.cluster, Network(scenario.cluster, scenario.wires, generator))
         self._observer = make_observer(scenario.cluster.workers, is_cold=scenario.wanted.is_cold)
@@ -54,7 +54,7 @@ class Simulation:
         """By benched machine: the plan that benched it."""
         self._away: dict[str, float] = {}
         """By lost machine: when it comes back, by the run's clock."""
-        self._losses_left = list(scenario.losses)
+        self._losses = Losses(scenario, generator)
         self._group = GroupNow()
         names = [worker.name for worker in scenario.cluster.workers]
         self._order = np.array(sorted(range(len(names)), key=names.__getitem__))
@@ -158,11 +158,9 @@ class Simulation:
     def _pass_time(self) -> None:
         """Losses, returns and considered returns up to now."""
         now_s, step = self.figures.seconds, self.figures.num_steps + 1
-        next_steps = range(step, step + self._num_steps_next())  # a loss in a round is a loss at its beginning
-        due = [one for one in self._losses_left if one.step < next_steps.stop]
-        self._losses_left = [one for one in self._losses_left if one not in due]
-        lost = {one.machine: one.away_s for one in due}
-        lost = {name: away_s for name, away_s in (lost | self._random_losses()).items() if name not in self._away}
+        before_step = step + self._num_steps_next()  # a loss in a round is a loss at its beginning
+        due = self._losses.due(before_step, self._members, self.figures.steps_s[-1] if self.figures.steps_s else None)
+        lost = {name: away_s for name, away_s in due.items() if name not in self._away}
         back = [name for name, at_s in self._away.items() if at_s <= now_s]
         if lost:
             self.figures.num_lost += len(lost)
@@ -180,15 +178,6 @@ class Simulation:
             self._change("joined", joined=back, stall_s=stall_s)
         else:
             self._consider_returns(now_s)
-
-    def _random_losses(self) -> dict[str, float | None]:
-        chances = self._scenario.chances
-        if not chances.losses_per_h or not self.figures.steps_s:
-            return {}
-        expected = len(self._members) * chances.losses_per_h * self.figures.steps_s[-1] / 3600
-        count = min(int(self._generator.poisson(expected)), len(self._members) - 1)
-        places = self._generator.choice(self._members, count, replace=False).tolist() if count else []
-        return {self._cluster.workers[place].machine: chances.away_s for place in places}
 
     def _check_somebody_is_left(self) -> str:
         """The fastest benched machine takes over where no other is left; with all gone the run waits for the first.

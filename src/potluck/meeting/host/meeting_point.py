@@ -37,6 +37,7 @@ _READ_EVERY_S = 0.9
 _PAUSE_S = 9.0  # for a step, its checkpoint, and sending both to the host
 _PAUSE_LOOK_S = 0.2
 _LAST_ANSWER_S = 0.5
+_WARM_LATER_S = 20.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,6 +92,7 @@ class MeetingPoint:
         self._app = Closing(service, place.facts.machine)
         self._keeper = ReignKeeper(self.coordinator, ballots, OwnerLine(place.gate), place.folder)
         self._ending = asyncio.Event()
+        self._is_over = threading.Event()
         self._is_hurried = False
 
     @property
@@ -148,6 +150,7 @@ class MeetingPoint:
                 await asyncio.sleep(_LAST_ANSWER_S)  # the command that asked for the handover gets its answer
             for task in (ticking, keeping, ending):
                 task.cancel()
+            self._is_over.set()
             self._keeper.close()
             self._app.close()
             server.should_exit = True
@@ -185,12 +188,19 @@ class MeetingPoint:
             await self.coordinator.changes.wait(min(left_s, _PAUSE_LOOK_S))
 
     def _relight(self) -> None:
-        """Start the lighthouses of unfinished runs on the ports that their workers know; then import torch."""
+        """Start the lighthouses of unfinished runs on the ports that their workers know; later import torch.
+
+        Workers that meet at these lighthouses need the processor now, and the next run will be asked for later.
+        """
+        has_runs = False
         with self.coordinator.troubles.survived("the lighthouses of runs that go on"):
             for record in self.coordinator.state.unfinished():
                 if record.task.is_plain:
                     continue  # its workers meet at the store of rank 0
                 self._lighthouses.start(record.id, record.lighthouse_port)
+                has_runs = True
+        if has_runs and self._is_over.wait(_WARM_LATER_S):
+            return
         self._lighthouses.warm()
         gc.freeze()  # torch's million objects never become garbage: the collector need not scan them again
 
