@@ -17,13 +17,14 @@ def leave(
     from potluck.meeting.home import Home
 
     home = Home(read_environment().home)
+    had_agent = home.has_agent()  # before it is asked: it may have left, and ended, when the answer comes
     with ClusterClient(home) as cluster:
         machine = name or cluster.membership.machine
         warning = cluster.leave(machine)
     host, is_this = cluster.membership.host, machine == cluster.membership.machine
     with_line = f"the line that potluck host prints on {host}"
     back = "come back with: potluck join" if is_this else f"to come back it needs {with_line}"
-    if is_this and not home.has_agent():
+    if is_this and not had_agent:
         home.forget()
         back = f"come back with {with_line}"
     if as_json:
