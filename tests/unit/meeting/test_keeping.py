@@ -1,5 +1,6 @@
 """A host's care for its term: what it promises before others may act for it, and what its gate must not forget."""
 
+import asyncio
 import contextlib
 import errno
 from itertools import pairwise
@@ -12,7 +13,7 @@ from potluck.meeting.agent import host_part, succession
 from potluck.meeting.agent.messages import AgentPlace, NoteHeard
 from potluck.meeting.agent.succession import AgentSuccession
 from potluck.meeting.home import Home, HostMembership
-from potluck.meeting.host import agent_process
+from potluck.meeting.host import agent_process, copies
 from potluck.meeting.host import keeping as keeping_module
 from potluck.meeting.host.keeping import ReignKeeper
 from potluck.meeting.host.reign import Reign, SuccessionRule
@@ -75,7 +76,28 @@ def test_a_host_whose_disk_fails_gives_its_part_only_to_whom_the_others_can_elec
     keeping._probe = keeping._probe / "no-folder"
     monkeypatch.setattr(keeping_module, "_DISK_S", -1.0)
     assert keeping._try_disk(1) == heir
-    assert keeping._try_disk(2) is None, "a copy of an earlier state: that machine's disk may be full as well"
+    assert keeping._heirs(2) == [], "a copy of an earlier state: that machine's disk may be full as well"
+    monkeypatch.setattr(copies, "_ASKS_S", -1.0)
+    assert keeping._heirs(1) == [], "it has not asked for a newer copy for a while"
+
+
+def test_a_full_disk_keeps_no_host_from_giving_its_part_away(keeper, monkeypatch):
+    """Not even where voters have changed, which it cannot write down."""
+    keeping, events = keeper
+    reign, line = keeping._reign, keeping._line
+
+    def refuse(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(keeping._ballots, "note", refuse)
+    monkeypatch.setattr(keeping_module, "_DISK_S", -1.0)
+    monkeypatch.setattr(line, "touch", lambda **_: FakeLine.touch(line), raising=False)
+    keeping._probe = keeping._probe / "no-folder"
+    monkeypatch.setattr(reign, "settle", lambda touch, _: setattr(reign, "touch", touch) or True)
+    reign.copies.note("lily", keeping._coordinator.succession.take().rank)
+    asyncio.run(keeping._look())
+    keeping.close()
+    assert ("promise", 2, "lily", True) in events
 
 
 class FakeStandby:

@@ -138,7 +138,7 @@ class Agent:
         match message:
             case Orders():
                 self._follow_gate(message.gate)  # first: the gate must know the machines that workers will dial
-                self._succession.follow(message.gate)
+                self._succession.follow(message.gate, may_stand=self._leaving is None)
                 self._visited.follow(message.visits)  # at once: an examination consists of many short questions
                 self._orders = message
             case HostHeard():

@@ -51,9 +51,9 @@ class HostPart:
         """Start it again if it has ended by itself, or with the agent that it belonged to."""
         standby = self._standby
         age_s = time.monotonic() - self._started_at
-        if age_s > _LASTING_S:
-            self._restart_s = _RESTART_S
         has_ended = self._is_own if standby is None else standby.is_serving and standby.has_ended
+        if not has_ended and age_s > _LASTING_S:
+            self._restart_s = _RESTART_S
         if has_ended and age_s > self._restart_s:
             if standby is not None:
                 self._tell(

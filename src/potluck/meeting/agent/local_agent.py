@@ -11,6 +11,7 @@ from pathlib import Path
 
 from potluck.core.errors import MeetingError
 from potluck.meeting.agent.agent import Agent
+from potluck.meeting.client.client import NotAdmittedError
 from potluck.meeting.home import Home
 from potluck.meeting.wire import AGENT_REFUSED, GOODBYE
 
@@ -49,7 +50,7 @@ def main() -> None:
             watch.start()
             try:
                 agent.run()
-            except MeetingError as error:
+            except NotAdmittedError as error:
                 _tell(f"{error}")
                 sys.exit(AGENT_REFUSED)
     except MeetingError as error:

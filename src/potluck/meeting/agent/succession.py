@@ -104,7 +104,7 @@ class AgentSuccession:
 
     # Messages
 
-    def follow(self, orders: GateOrders) -> None:
+    def follow(self, orders: GateOrders, *, may_stand: bool = True) -> None:
         """Take new orders: note them on the disk, and keep a copy of the host's state if this machine is to."""
         if self._hosts_here:
             return
@@ -113,7 +113,7 @@ class AgentSuccession:
         with self._disk.survived("this machine cannot take the host's place just now"):
             if self._kept.block not in (None, orders.block):
                 self._kept.forget()  # of another cluster: it must neither seem newer than this host's state nor be used
-            if self._machine in orders.succession.successors:
+            if may_stand and self._machine in orders.succession.successors:
                 self._keep_copy()
         if self._machine in orders.succession.successors:
             return
@@ -148,6 +148,8 @@ class AgentSuccession:
 
         `may_stand`: whether this machine may ask for votes; one that is leaving only gives them.
         """
+        if not may_stand:
+            self._stop_mirror()  # or the host would count on this machine
         if (newer := self._newer) is not None:
             self._newer = None
             return newer

@@ -88,7 +88,8 @@ class ReignKeeper:
         machines = [one.machine for one in coordinator.roster.members()]
         was_confirmed = reign.has_lease
         if reign.settle(touch, machines) or reign.succession != self._noted:
-            self._note()
+            with coordinator.troubles.survived("this host's term"):  # with a full disk it can still be given away
+                self._note()
             coordinator.changes.tell()
         if was_confirmed != reign.has_lease:
             coordinator.changes.tell()

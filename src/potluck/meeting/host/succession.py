@@ -82,7 +82,7 @@ class HostSuccession:
             is_copied = (
                 self.reign.are_copied(rank, self._roster.machines)
                 if machine is None
-                else self.reign.copies.rank(machine) >= rank
+                else self.reign.copies.is_kept(machine, rank)
             )
             left_s = deadline - asyncio.get_running_loop().time()
             if is_copied or left_s <= 0:
