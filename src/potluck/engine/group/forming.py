@@ -32,7 +32,6 @@ from potluck.planning.backend_choice import choose_backend
 Gloo: TypeAlias = Callable[[timedelta], Any]
 """Makes torchft's reconfigurable Gloo group, on the address that this worker listens on."""
 
-_MEET_S, _MOST_MEET_S = 5.0, 20.0
 _RETURN_S = 2.0  # until all workers have found a restarted lighthouse, each by itself
 
 
@@ -73,8 +72,6 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
         self._gloo = gloo
         self._nccl = nccl
         self._made: dict[str, Any] = {}
-        self._meet_s = _MEET_S
-        """How long to wait for members' entries: short, since one may have been lost after the quorum."""
         self.introduction: SelfDescription | None = None
         self.rule: ExchangeRule | None = None
         """Chooses how a group exchanges; set once, when the model is known."""
@@ -151,8 +148,7 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
 
     def _meet(self, store_addr: str, rank: int, world_size: int, me: Member) -> tuple[Member, ...]:
         """Write this worker's entry into the quorum's store, and wait for every member's."""
-        self._meet_s, within = min(2 * self._meet_s, _MOST_MEET_S), timedelta(seconds=self._meet_s)
-        store = create_store_client(store_addr, timeout=within)
+        store = create_store_client(store_addr, timeout=self._timeout)
         store.set(f"potluck/{rank}", sign(self._secret, store_addr, rank, me))
         members = []
         for index in range(world_size):
@@ -163,7 +159,7 @@ class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
                     f"{self.stranger} does not know this run's secret", fix="give POTLUCK_SECRET to members only"
                 )
             members.append(member)
-        self.stranger, self._meet_s = "", _MEET_S
+        self.stranger = ""
         return tuple(members)
 
     def rank(self) -> int:
