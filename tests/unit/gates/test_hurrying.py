@@ -23,7 +23,7 @@ def test_a_link_that_comes_up_hurries_the_others_at_once_and_a_crowd_of_them_a_f
         assert links["m0"].num_hurried == 1
         for _ in range(100):
             hurrying.link_is_up()
-            await asyncio.sleep(0.001)
+            await asyncio.sleep(0)  # a busy computer takes its time for more
         assert links["m0"].num_hurried == 1
         await asyncio.sleep(1.1)
         assert links["m0"].num_hurried == 2, (
