@@ -47,7 +47,7 @@ def main() -> None:
     parser.add_argument("--heartbeat-timeout", type=float, default=1.0, help="seconds until a silent member is lost")
     parser.add_argument("--json", action="store_true", help="end with one JSON line")
     options = parser.parse_args()
-    os.environ["RUST_LOG"] = "off"  # else every member's client prints a line
+    os.environ["RUST_LOG"] = "error"  # else every member's client prints a line
     rows = []
     for size in [*(size for size in SIZES if size < options.members), options.members]:
         rows.append(measure(size, options.seconds, options.heartbeat_timeout))
