@@ -48,6 +48,13 @@ def test_an_answer_waits_for_the_copies_of_successors_that_are_here(asking, path
     assert post("/runs/one/stop").json()["warning"] == "", "lily is not here: the others go on without it"
 
 
+def test_a_successor_that_was_asked_to_leave_is_not_waited_for(asking):
+    """It copies nothing more, and confirms the host until it has ended its worker."""
+    _, post = asking
+    assert post("/machines/lily/leave").json()["warning"] == ""
+    assert post("/runs/one/stop").json()["warning"] == ""
+
+
 def test_a_host_that_loses_its_lease_before_the_copy_says_that_the_next_host_may_not_know(asking, monkeypatch):
     coordinator, post = asking
     reign = coordinator.succession.reign

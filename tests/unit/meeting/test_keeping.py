@@ -251,7 +251,10 @@ def test_a_machine_that_is_leaving_asks_for_no_votes(successor, monkeypatch):
     assert len(asked) == 1
 
 
-def test_the_hosts_part_that_cannot_be_started_is_tried_again_and_less_and_less_often(tmp_path, monkeypatch):
+@pytest.mark.parametrize("is_waiting", [True, False])
+def test_the_hosts_part_that_cannot_be_started_is_tried_again_and_less_and_less_often(
+    tmp_path, monkeypatch, is_waiting
+):
     now, told, tries = 0.0, [], []
 
     def refuse(*_, **__):
@@ -261,7 +264,8 @@ def test_the_hosts_part_that_cannot_be_started_is_tried_again_and_less_and_less_
     monkeypatch.setattr(host_part.time, "monotonic", lambda: now)
     monkeypatch.setattr(host_part.StandbyHost, "start", lambda _: None)
     part = host_part.HostPart(Home(tmp_path), str(tmp_path / "gate"), told.append, is_own=False)
-    part.call()
+    if is_waiting:
+        part.call()
     monkeypatch.setattr(host_part.StandbyHost, "start", refuse)
     with contextlib.suppress(OSError):
         part.serve(2, {})
@@ -295,3 +299,24 @@ def test_an_electorate_before_is_dropped_only_when_this_hosts_own_gate_knows_the
     late = as_electorates(Succession(term=1, number=4, electorates=[before], successors=[]))
     assert settle(late) == both
     assert settle(as_electorates(reign.succession)) == [now]
+
+
+def test_a_successor_that_copies_many_files_between_two_questions_counts_at_once_when_it_asks_again():
+    now = 0.0
+    known = copies.Copies(lambda: now)
+    assert known.note("lily", 7)
+    assert not known.note("lily", 7), "nobody need look again"
+    now = 10.0
+    assert not known.is_kept("lily", 7), "its disk may be full by now"
+    assert known.note("lily", 7), "whoever waits for this machine looks again"
+    assert known.is_kept("lily", 7)
+
+
+def test_the_log_that_says_why_the_hosts_part_ended_is_kept_when_a_new_one_starts(tmp_path, monkeypatch):
+    standby = host_part.StandbyHost(Home(tmp_path), str(tmp_path / "gate"))
+    standby._command = ["true"]
+    standby.log.parent.mkdir(parents=True)
+    standby.log.write_bytes(b"why\n" * (1 << 19))
+    standby.start()
+    standby.close()
+    assert standby.log.with_name("host.log.1").read_bytes().endswith(b"why\n")

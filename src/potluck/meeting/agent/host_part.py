@@ -45,7 +45,8 @@ class HostPart:
     def serve(self, term: int, runs: dict[str, str]) -> None:
         """Be the host of this term. `runs`: folders of runs that this machine has a part in."""
         self._started_at = time.monotonic()
-        self.call().serve(term, runs)
+        self._standby = self._standby or StandbyHost(self._home, self._gate)  # kept, also if it cannot be started now
+        self._standby.serve(term, runs)
 
     def keep(self) -> None:
         """Start it again if it has ended by itself, or with the agent that it belonged to."""

@@ -102,9 +102,13 @@ class Mirror:
             for name, size in sizes.items():
                 if not self._is_over.is_set():
                     self._copy_file(client, run, name, size)
-        for run, newest in answer.checkpoints.items():
-            if is_checkpoint_name(newest.name):
-                self._checkpoints.want(run, RunFolder(self._folder_of(run)), newest)
+        self._checkpoints.want(
+            {
+                run: (RunFolder(self._folder_of(run)), newest)
+                for run, newest in answer.checkpoints.items()
+                if is_checkpoint_name(newest.name)
+            }
+        )
 
     def _folder_of(self, run: str) -> Path:
         """Where this machine's own workers of the run write, else where they would."""

@@ -1,18 +1,17 @@
 """What a machine needs before a run's workers can start: a folder, maybe a checkpoint, a script and its packages."""
 
-import re
 import shutil
 import time
 from pathlib import Path
 
-from potluck.core.atomic import replacing, write_text
-from potluck.core.checkpoint_names import is_checkpoint_name
+from potluck.core.atomic import write_text
 from potluck.core.disk import as_disk_error
 from potluck.core.errors import MeetingError, PotluckError, SharingError
 from potluck.core.pip_lines import pip_install
 from potluck.core.run_folder import RunFolder
 from potluck.core.run_variables import parse_variables
 from potluck.meeting.agent.messages import AgentPlace, RunPrepared
+from potluck.meeting.client.checkpoint_fetch import fetch_newest
 from potluck.meeting.client.client import HostClient
 from potluck.meeting.home import Home, HostMembership
 from potluck.meeting.succession.run_place import is_made_by_host
@@ -24,7 +23,6 @@ from potluck.sharing.folders import WorkerFolder
 
 _FETCH_S = 60.0
 _LOOK_S = 0.05
-_FILE_NAME = re.compile(r'filename="([^"]+)"')
 
 
 def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepared:
@@ -37,7 +35,7 @@ def prepare(place: AgentPlace, assignment: Assignment, folder: Path) -> RunPrepa
             is_known = assignment.is_resumed or is_made_by_host(place.home, folder)
             claim_folder(folder, assignment.run_id, is_resumed=is_known)
         if assignment.fetches_checkpoint:
-            fetch_checkpoint(membership, RunFolder(folder))
+            fetch_newest(membership, assignment.run, RunFolder(folder))  # the other machines heal from this one
         if assignment.task.settings is None:
             working_folder = fetch_script(membership, place.home, assignment)
         if assignment.task.data:
@@ -82,17 +80,6 @@ def claim_folder(folder: Path, run_id: str, *, is_resumed: bool) -> None:
 
 def _set_aside(folder: Path) -> Path:
     return folder.with_name(f".{folder.name}.until-{time.time_ns()}")
-
-
-def fetch_checkpoint(membership: HostMembership, folder: RunFolder) -> None:
-    """Fetch the host's newest checkpoint; the other machines heal from this one."""
-    with HostClient.of(membership, timeout_s=_FETCH_S) as client:
-        content, headers = client.fetch(f"/runs/{folder.name}/checkpoint")
-    name = _FILE_NAME.search(headers.get("content-disposition", ""))
-    if name is None or not is_checkpoint_name(name[1]):
-        raise MeetingError("the host sends a checkpoint without a name", fix="use the same potluck on both machines")
-    with replacing(folder.checkpoints_dir / name[1]) as file:
-        file.write(content)
 
 
 def fetch_script(membership: HostMembership, home: Home, assignment: Assignment) -> Path:

@@ -37,8 +37,9 @@ class StandbyHost:
 
     def start(self) -> None:
         self.log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        is_long = self.log.exists() and self.log.stat().st_size > _MOST_LOG_BYTES
-        with self.log.open("wb" if is_long else "ab") as log:
+        if self.log.exists() and self.log.stat().st_size > _MOST_LOG_BYTES:
+            self.log.replace(self.log.with_name(f"{self.log.name}.1"))
+        with self.log.open("ab") as log:
             self._process = subprocess.Popen(  # noqa: S603
                 self._command, stdin=subprocess.PIPE, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
             )

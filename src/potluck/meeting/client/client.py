@@ -3,11 +3,13 @@
 import hmac
 import http.client
 import json
+import re
 import socket
 import ssl
 import time
 from collections.abc import Callable, Generator
-from typing import IO, Any, TypeVar
+from contextlib import AbstractContextManager
+from typing import IO, Any, TypeAlias, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
@@ -20,8 +22,10 @@ from potluck.meeting.home import HostMembership
 from potluck.meeting.wire import PARITY_WANTED, PROOF_HEADER, JoinAnswer, JoinRequest, Problem, VersionAnswer
 
 Answer = TypeVar("Answer", bound=BaseModel)
+Place: TypeAlias = Callable[[str], AbstractContextManager[IO[bytes]]]
 TIMEOUT_S = 10.0
 _PART_BYTES = 1 << 20
+_FILE_NAME = re.compile(r'filename="([^"]+)"')
 
 
 class HostSilentError(MeetingError):
@@ -161,22 +165,27 @@ class HostClient:
             return content
         raise self._refused(status, content)
 
-    def fetch(self, path: str) -> tuple[bytes, dict[str, str]]:
-        """Get a file; returns its content and the response's headers, with names in lower case."""
-        content = self.send("GET", path)
-        return content, self._headers
+    def fetch_into(self, path: str, place: Place, is_over: Callable[[], bool] = bool) -> str:
+        """Get a file that may be larger than memory, until `is_over`; returns the name that the host gives it.
 
-    def fetch_into(self, path: str, file: IO[bytes], is_over: Callable[[], bool]) -> dict[str, str]:
-        """Get a file that may be larger than memory, until `is_over`; returns the response's headers, as `fetch`."""
+        `place` opens the file of that name, and keeps it unless it was left by an exception.
+        """
         self.close()
         parts = self._parts(path)
         try:
-            while not is_over() and (part := next(parts, b"")):
-                file.write(part)
+            part = next(parts, b"")
+            found = _FILE_NAME.search(self._headers.get("content-disposition", ""))
+            name = "" if found is None else found[1]
+            with place(name) as file:
+                while part and not is_over():
+                    file.write(part)
+                    part = next(parts, b"")
+                if str(file.tell()) != self._headers.get("content-length"):
+                    raise HostSilentError(f"{name} has come in part only", fix="wait: it is asked for again")
         finally:
             parts.close()
             self.close()
-        return self._headers
+        return name
 
     def _parts(self, path: str) -> Generator[bytes, None, None]:
         try:

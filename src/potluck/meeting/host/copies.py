@@ -15,8 +15,8 @@ class Copies:
         self._told_at: dict[str, float] = {}
 
     def note(self, machine: str, rank: int) -> bool:
-        """A successor says which copy it has; whether that is another one than before."""
-        is_news = self._ranks.get(machine) != rank
+        """A successor says which copy it has; whether that is news: another one, or a word after some silence."""
+        is_news = self._ranks.get(machine) != rank or not self.is_kept(machine, rank)
         self._ranks[machine], self._told_at[machine] = rank, self._clock()
         return is_news
 

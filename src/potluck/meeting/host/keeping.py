@@ -87,11 +87,12 @@ class ReignKeeper:
             return
         machines = [one.machine for one in coordinator.roster.members()]
         was_confirmed = reign.has_lease
-        if reign.settle(touch, machines) or reign.succession != self._noted:
+        is_news = reign.settle(touch, machines) or was_confirmed != reign.has_lease
+        if reign.succession != self._noted:
             with coordinator.troubles.survived("this host's term"):  # with a full disk it can still be given away
                 self._note()
-            coordinator.changes.tell()
-        if was_confirmed != reign.has_lease:
+                is_news = True
+        if is_news:
             coordinator.changes.tell()
         # Machines may take part in a newer term that nobody has won, with or without this host's lease.
         needs_term = not reign.has_lease or touch.newest_term > reign.term

@@ -72,7 +72,7 @@ class HostSuccession:
             raise NotConfirmedError(
                 f"{why.args[0]}: what you asked for was done here only", fix=f"{why.fix}; then see potluck status"
             )
-        late = listed(reign.without_copy(rank, self._roster.machines))
+        late = listed(reign.without_copy(rank, self._staying()))
         return f"{late or 'no successor'} has not copied this yet: if {reign.machine} is lost now, it was not done"
 
     async def copied(self, changes: Changes, machine: str | None = None, within_s: float = _COPIED_S) -> bool:
@@ -80,7 +80,7 @@ class HostSuccession:
         rank, deadline = self.take().rank, asyncio.get_running_loop().time() + within_s
         while True:
             is_copied = (
-                self.reign.are_copied(rank, self._roster.machines)
+                self.reign.are_copied(rank, self._staying())
                 if machine is None
                 else self.reign.copies.is_kept(machine, rank)
             )
@@ -88,6 +88,10 @@ class HostSuccession:
             if is_copied or left_s <= 0:
                 return is_copied
             await changes.wait(left_s)
+
+    def _staying(self) -> list[str]:
+        """Machines that have not been asked to leave: one that has copies nothing more."""
+        return [name for name, known in self._roster.machines.items() if known.leaves_by is None]
 
     async def hand_over(self, machine: str, changes: Changes) -> None:
         """Make another machine the host; MeetingError if it does not become one, and then this one stays the host."""

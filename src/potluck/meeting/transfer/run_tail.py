@@ -95,12 +95,12 @@ def write_summaries(folder: RunFolder) -> None:
 
 
 def with_plans(states: Sequence[RunState]) -> Iterator[RunState]:
-    """The states of a run's workers; of many, those that write no plans get the newest of those that do."""
+    """The states of a run's workers; on many machines, those that write no plans get the newest of those that do."""
     planned = [state for state in states if state.shares]
-    if len(states) <= MOST_PLAN_WRITERS or not planned:
+    if len({state.machine for state in states}) <= MOST_PLAN_WRITERS or not planned:
         yield from states
         return
-    newest = max(planned, key=lambda state: state.step)
+    newest = max(planned, key=lambda state: (state.step, state.num_plan_changes))  # who joined late has seen fewer
     for state in states:
         yield replace(
             state,
