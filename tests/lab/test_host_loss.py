@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks.host_loss import is_good, measure
 from benchmarks.support.committed import committed_by
-from benchmarks.support.gathering import KEPT, Gathering
+from benchmarks.support.gathering import KEPT, LAPTOPS, Gathering
 from benchmarks.support.host_schedules import lose_hosts
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(400), pytest.mark.real_world]
@@ -102,3 +102,48 @@ def test_a_machine_that_became_the_host_comes_back_by_potluck_join(tmp_path):
         found = gathering.start(next(name for name in ("lily", "fern", "rosa") if name not in ("rosa", third)), "join")
         found.expect("waiting for work", 60)
         assert gathering.status(third)["host"] == third
+
+
+def test_a_machine_that_has_left_finds_the_host_that_was_elected_meanwhile(tmp_path):
+    """No machine lets it in any more, and its host is gone for good: it asks the successors that it knew."""
+    four = LAPTOPS.replace("0.65", "0.5") + "  - {name: ivy, cores: 0.5, memory: 3G, link: 1gbit, resolves: false}\n"
+    with Gathering(tmp_path, four) as gathering:
+        gathering.host()
+        agents = gathering.join_all("lily", "fern", "ivy")
+        gathering.wait_for_copies(4)
+        command = ["train", "--model-size", "tiny", "--num-samples", 6400, "--epochs", 1000, *KEPT, "--keep", "ivy"]
+        train = gathering.start("lily", *command, "--experiment-name", "one")
+
+        def go_on(machine, steps=20):
+            def newest():
+                return max((one.step.step for one in committed_by(gathering, machine, "one")), default=0)
+
+            goal = newest() + steps
+            gathering.wait_until(lambda: newest() >= goal, f"{machine} makes no step {goal}", 120)
+
+        for name in ("lily", "fern", "ivy"):
+            go_on(name)
+        successors = gathering.status()["succession"]["successors"]
+        leaver = next(name for name in ("ivy", "fern") if name not in successors[:1])
+        code, output = gathering.run(leaver, "leave")
+        assert code == 0, output
+        assert "potluck join" in output
+        assert agents[leaver].wait(60) == 0
+        stays = next(name for name in ("lily", "fern", "ivy") if name != leaver)
+        go_on(stays)
+        gathering.lab["rosa"].kill()
+        go_on(stays)
+        host = gathering.status(stays)["host"]
+        assert host != "rosa"
+        back = gathering.start(leaver, "join")
+        back.expect(f"joined {host} (", 60)
+        go_on(leaver)
+        other = next(name for name in ("lily", "fern", "ivy") if name not in (leaver, host))
+        gathering.lab[other].kill()
+        go_on(leaver)
+        gathering.start(other, "join").expect(f" as {other}", 60)
+        go_on(other)
+        code, output = gathering.run(leaver, "stop", "one")
+        assert code == 0, output
+        if other != "lily":
+            assert train.wait(90) == 130, train.output
