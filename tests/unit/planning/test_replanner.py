@@ -14,7 +14,9 @@ from potluck.measuring.compute_fit import profile_from_trial
 from potluck.planning.bench_rule import BenchTerms, least_gain_after
 from potluck.planning.costs import ComputeProfile, Exchange, LinkProfile
 from potluck.planning.measured_exchange import RingMeasurement
+from potluck.planning.replanning.bench_votes import vote
 from potluck.planning.replanning.cost_report import UNKNOWN_COST, CostReport
+from potluck.planning.replanning.proposal import propose
 from potluck.planning.replanning.replanner import Replanner
 from potluck.planning.replanning.returning import FasterWith, consider_return, heir_of, machine_returns
 from potluck.planning.replanning.schedule import check_after
@@ -325,6 +327,19 @@ def test_who_sends_more_than_it_computes_is_benched_after_several_checks():
     assert benched.machine == "lily"
     assert benched.samples_per_s > benched.samples_per_s_with_it
     assert "--keep lily" in benched.reason
+
+
+@pytest.mark.parametrize(("wait_s", "is_benched"), [(0.006, False), (0.02, True)])
+def test_a_machine_that_has_become_slower_is_benched_only_where_other_shares_do_not_do_as_well(wait_s, is_benched):
+    """Most of what a plan without it saves is often saved by giving it less."""
+    slower = (cost(0.001, wait_s), cost(0.02, wait_s))
+    before, _ = Replanner().formed(pair(cost(0.001, wait_s), cost(0.01, wait_s)), 0)
+    setting = pair(*slower, keep=frozenset({"bo"}))
+    proposal = propose(setting, slower, before.plan)
+    assert proposal.plan.benched == ("lily",)
+    assert proposal.gain > 0.3
+    benching = vote(setting, 50, before.plan, proposal, num_commits=50, streak=4)
+    assert (benching.proposal is not None) == is_benched
 
 
 def test_whoever_is_to_be_kept_is_not_benched():

@@ -17,7 +17,7 @@ from potluck.planning.bench_rule import (
 )
 from potluck.planning.cluster import Cluster
 from potluck.planning.measured_exchange import as_seen
-from potluck.planning.plan import Plan, make_plan, plan_for_shares
+from potluck.planning.plan import Plan, make_plan, plan_for_shares, plan_with_all
 from potluck.planning.replanning.proposal import Proposal
 from potluck.planning.replanning.setting import GroupSetting
 
@@ -60,13 +60,20 @@ _TRY = "to see whether one machine alone is faster"
 
 
 def _best_without_some(setting: GroupSetting, proposal: Proposal, now_s: float, terms: BenchTerms) -> tuple[Plan, bool]:
-    """The best plan that benches machines, and whether to take it."""
+    """The best plan that benches machines, and whether to take it; `now_s`: a step by the plan in force.
+
+    Where other shares of all machines would be faster than now, benching must be better than these.
+    """
     plan, num_machines = proposal.plan, len(setting.machines)
     if plan.benched:
+        with_all = plan_with_all(proposal.cluster, setting.batch)
+        if with_all is not None:
+            now_s = min(now_s, with_all.prediction.step_s)
         if num_machines - len(plan.benched) == 1 and not setting.keep:
             plan = alone(proposal.cluster, setting.batch)
         terms = replace(terms, least_gain=least_gain_after(setting.num_returns))
         return plan, benching_pays(proposal.cluster, plan, now_s, terms)
+    now_s = min(now_s, plan.prediction.step_s)
     plan = alone(proposal.cluster, setting.batch)
     may_try = setting.num_returns == 0 and not setting.keep and len(plan.benched) > 0
     return plan, may_try and is_worth_a_try(now_s, plan.prediction.step_s, terms)
