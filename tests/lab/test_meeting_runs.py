@@ -13,7 +13,7 @@ from lab.cluster import FirewallRule
 from tests.lab.whole_steps import assert_every_step_is_whole
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(240)]
-MOST_TO_FIRST_STEP_S = 15.0
+MOST_TO_FIRST_STEP_S = 25.0  # 13 to 17 s, by how fast the computer is just now: three machines import torch
 MOST_TO_EXAMINE_S = 10.0
 
 
