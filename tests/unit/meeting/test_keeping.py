@@ -312,7 +312,7 @@ def test_a_successor_that_copies_many_files_between_two_questions_counts_at_once
     assert known.is_kept("lily", 7)
 
 
-def test_the_log_that_says_why_the_hosts_part_ended_is_kept_when_a_new_one_starts(tmp_path, monkeypatch):
+def test_the_log_that_says_why_the_hosts_part_ended_is_kept_when_a_new_one_starts(tmp_path):
     standby = host_part.StandbyHost(Home(tmp_path), str(tmp_path / "gate"))
     standby._command = ["true"]
     standby.log.parent.mkdir(parents=True)

@@ -61,7 +61,7 @@ def introduce(introduction: SelfDescription, num_workers: int, new_lighthouse_si
 class RosteredGroup(ProcessGroupWrapper):  # type: ignore[misc]
     """torchft's reconfigurable process group, which also knows its members and chooses a backend that all have.
 
-    Reading every member's entry from the store first makes sure that all are there: Gloo itself tries to connect three
+    Reading every member's entry from the store first makes sure that all are there: Gloo itself tries to connect five
     times without a pause and then fails. An entry counts only with a proof that its writer knows the run's secret.
     """
 

@@ -9,7 +9,7 @@ from torch.distributed import ProcessGroup, Store  # type: ignore[attr-defined]
 from torchft.process_group import ProcessGroupGloo
 
 _Backend: Any = distributed.ProcessGroupGloo
-# The timeout of one of Gloo's three tries to connect, after all members have published their entries.
+# The timeout of one of Gloo's five tries to connect, after all members have published their entries.
 _CONNECT = timedelta(seconds=4)
 
 

@@ -181,7 +181,7 @@ class HostClient:
                     file.write(part)
                     part = next(parts, b"")
                 if str(file.tell()) != self._headers.get("content-length"):
-                    raise HostSilentError(f"{name} has come in part only", fix="wait: it is asked for again")
+                    raise self._silent(EOFError(f"{name} has come in part only"))
         finally:
             parts.close()
             self.close()
