@@ -2,6 +2,7 @@
 
 import json
 import signal
+from functools import partial
 
 import pytest
 
@@ -11,6 +12,16 @@ from benchmarks.support.gathering import KEPT, LAPTOPS, Gathering
 from benchmarks.support.host_schedules import lose_hosts
 
 pytestmark = [pytest.mark.needs_lab, pytest.mark.timeout(400), pytest.mark.real_world]
+
+
+def wait_for_twenty_steps(gathering, machine):
+    """Until that machine has committed twenty steps more of run one."""
+
+    def newest():
+        return max((one.step.step for one in committed_by(gathering, machine, "one")), default=0)
+
+    goal = newest() + 20
+    gathering.wait_until(lambda: newest() >= goal, f"{machine} makes no step {goal}", 120)
 
 
 @pytest.mark.parametrize("case", ["killed", "frozen", "cut", "disk", "handover"])
@@ -29,15 +40,7 @@ def test_a_host_that_has_started_again_can_be_lost_with_what_it_did_since(tmp_pa
         command = ["train", "--model-size", "tiny", "--num-samples", 6400, "--epochs", 1000, *KEPT]
         train = gathering.start("lily", *command, "--experiment-name", "one")
 
-        def go_on(machine):
-            """Until that machine has committed twenty steps more."""
-
-            def newest():
-                return max((one.step.step for one in committed_by(gathering, machine, "one")), default=0)
-
-            goal = newest() + 20
-            gathering.wait_until(lambda: newest() >= goal, f"{machine} makes no step {goal}", 120)
-
+        go_on = partial(wait_for_twenty_steps, gathering)
         go_on("lily")
         host.send_signal(signal.SIGINT)
         gathering.lab["fern"].kill()
@@ -114,13 +117,7 @@ def test_a_machine_that_has_left_finds_the_host_that_was_elected_meanwhile(tmp_p
         command = ["train", "--model-size", "tiny", "--num-samples", 6400, "--epochs", 1000, *KEPT, "--keep", "ivy"]
         train = gathering.start("lily", *command, "--experiment-name", "one")
 
-        def go_on(machine, steps=20):
-            def newest():
-                return max((one.step.step for one in committed_by(gathering, machine, "one")), default=0)
-
-            goal = newest() + steps
-            gathering.wait_until(lambda: newest() >= goal, f"{machine} makes no step {goal}", 120)
-
+        go_on = partial(wait_for_twenty_steps, gathering)
         for name in ("lily", "fern", "ivy"):
             go_on(name)
         successors = gathering.status()["succession"]["successors"]
