@@ -207,6 +207,8 @@ class ReplicatedGroup:
             connection.membership.forget_quorum()
         balance.committed(attempt.told, step, of_round=attempt.num_steps > 1)
         connection.committed_at, connection.told_step = now, step
+        if len(roster.members) > 1:
+            connection.committed_with_others(now - attempt.began_at)
         self._next = next_step(attempt, is_settled=session.has_committed)
         session.has_committed = True
         self._num_unlike = 0
