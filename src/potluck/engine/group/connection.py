@@ -16,6 +16,7 @@ from potluck.engine.group.forming import RosteredGroup
 from potluck.engine.group.gloo import GlooOnDevice
 from potluck.engine.group.gradient_wire import GradientWire
 from potluck.engine.group.gradients import GradientExchange
+from potluck.engine.group.last_sums import LastSums
 from potluck.engine.group.listening import open_gloo
 from potluck.engine.group.membership import Membership
 from potluck.engine.group.nccl import NcclGroups
@@ -29,7 +30,6 @@ from potluck.events.types import AnyEvent
 from potluck.measuring.step_timer import StepTimer
 
 _FORM_S = 10.0
-_LAST_SUMS_S, _LONGEST_LAST_SUMS_S = 0.5, 3.0
 
 
 class Connection:
@@ -65,7 +65,7 @@ class Connection:
         self.told_step = 0
         """The step that Waiting events name; 0 before the first committed step."""
         self.committed_at = time.monotonic()
-        self._others_may_read_until = 0.0
+        self.last_sums = LastSums()
         self._model: SharedModel | None = None
         self._closing = ExitStack()
         self._closing.callback(leave)
@@ -115,19 +115,11 @@ class Connection:
         self._model = SharedModel(model, exchange, states, is_several=is_several, outer=outer)
         return self._model.wrapped
 
-    def committed_with_others(self, step_s: float) -> None:
-        """Note a step of several workers that took so long: its last sums may still be on their way to the others."""
-        self._others_may_read_until = time.monotonic() + min(_LAST_SUMS_S + step_s, _LONGEST_LAST_SUMS_S)
-
     def close(self) -> None:
-        """Leave the group, and close this worker's ports, once its last sums have arrived.
-
-        The process that ends takes its connections with it. Bytes that are still on their way would be lost, and a
-        worker that lacks them would do the step again, without those who have committed it.
-        """
+        """Leave the group, and close this worker's ports."""
         self.waits.close()
         self.membership.leave()
-        time.sleep(max(0.0, self._others_may_read_until - time.monotonic()))
+        self.last_sums.wait_until_arrived()
         self._closing.close()
 
     def _tell_wait(self, seconds: float, what: str) -> None:

@@ -208,7 +208,7 @@ class ReplicatedGroup:
         balance.committed(attempt.told, step, of_round=attempt.num_steps > 1)
         connection.committed_at, connection.told_step = now, step
         if len(roster.members) > 1:
-            connection.committed_with_others(now - attempt.began_at)
+            connection.last_sums.committed(now - attempt.began_at)
         self._next = next_step(attempt, is_settled=session.has_committed)
         session.has_committed = True
         self._num_unlike = 0
