@@ -168,7 +168,8 @@ def own_variables(home: Path) -> dict[str, str]:
 def plan(homes: dict[str, Path], workload: Workload, wishes: list[str]) -> dict[str, Any]:
     """What `potluck plan` says of all machines' profiles."""
     files = [str(path) for home in homes.values() for path in sorted(home.glob("profiles/**/*.json"))]
-    command = [*POTLUCK, "plan", *files, *workload.options, *wishes, "--json"]
+    # Of this run and not of a long one: whether benching a machine pays depends on how many steps are left.
+    command = [*POTLUCK, "plan", *files, *workload.options, "--steps", str(workload.steps), *wishes, "--json"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode:
         raise LabError(f"potluck plan failed:\n{done.stdout}{done.stderr}", fix="see its output")

@@ -19,7 +19,7 @@ from potluck.planning.replanning.cost_report import UNKNOWN_COST, CostReport
 from potluck.planning.replanning.proposal import propose
 from potluck.planning.replanning.replanner import Replanner
 from potluck.planning.replanning.returning import FasterWith, consider_return, heir_of, machine_returns
-from potluck.planning.replanning.schedule import check_after
+from potluck.planning.replanning.schedule import PlanCheck, check_after
 from potluck.planning.replanning.setting import GroupSetting, WorkerIntroduction
 
 SMALL, LARGE = Exchange(num_bytes=1000), Exchange(num_bytes=10_000_000)
@@ -27,8 +27,8 @@ PAIR = (("bo-0", "bo"), ("lily-0", "lily"))
 NAMES = ("bo-0", "lily-0")
 
 
-def cost(per_sample_s, wait_s=0.001, fixed_s=0.01):
-    return CostReport(fixed_s, per_sample_s, 0.0, 0.02, wait_s)
+def cost(per_sample_s, wait_s=0.001, fixed_s=0.01, spread=0.0):
+    return CostReport(fixed_s, per_sample_s, 0.0, 0.02, wait_s, spread=spread)
 
 
 def pair(*costs, **more):
@@ -237,11 +237,12 @@ def test_a_newcomer_without_a_past_counts_as_an_average_one():
     assert replanner.shares(NAMES) == (32, 32)
 
 
-def steps_until_a_change(slower):
+def steps_until_a_change(slower, spread=0.0):
     """Steps after a long steady time until the plan follows a machine that is slower by this factor from then on."""
-    replanner, _, _ = run(pair(cost(0.001), cost(0.002)), 100)
+    replanner, _, _ = run(pair(cost(0.001, spread=spread), cost(0.002, spread=spread)), 100)
     for step in range(100, 300):
-        replanner, events = replanner.committed((cost(0.001 * slower), cost(0.002)), step)
+        costs = (cost(0.001 * slower, spread=spread), cost(0.002, spread=spread))
+        replanner, events = replanner.committed(costs, step)
         if any(event.reason for event in of_kind(PlanChanged, events)):
             return step - 100
     return None
@@ -257,6 +258,14 @@ def test_a_small_gain_must_last_longer_than_a_large_one_and_a_passing_one_change
         now = 0.00135 if step // 8 % 2 else 0.001
         replanner, events = replanner.committed((cost(now), cost(0.002)), step)
         assert not [event for event in of_kind(PlanChanged, events) if event.reason]
+
+
+def test_where_steps_vary_much_a_gain_must_last_longer_unless_it_is_large():
+    """Machines that people use: what one pace of many steps seems to save is often gone with the next."""
+    assert steps_until_a_change(1.6, spread=0.06) == steps_until_a_change(1.6)
+    assert steps_until_a_change(1.6, spread=0.12) > 2 * steps_until_a_change(1.6)
+    assert steps_until_a_change(3.0, spread=0.12) == steps_until_a_change(3.0)
+    assert PlanCheck(0.05, 0.2).evidence_among(0.5) == PlanCheck(0.05, 0.2).evidence_among(0.12) == 0.4
 
 
 def changes_after_forming(formed_after, slower):

@@ -1,5 +1,6 @@
 """The plan of one group of workers as a frozen value: costs go in, the next Replanner and the run's events come out."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TypeAlias
@@ -134,7 +135,8 @@ class Replanner:
         if not chosen.reason:
             after, events = after._confirmed(setting, costs, chosen, step)
             return after, [*events, *advice]
-        is_agreed = bench.proposal is not None or after.evidence >= check.evidence or is_urgent(chosen.gain)
+        needed = check.evidence_among(statistics.fmean(report.spread for report in costs))
+        is_agreed = bench.proposal is not None or after.evidence >= needed or is_urgent(chosen.gain)
         if self.in_force is None or is_agreed:
             after, events = after._changed(setting, costs, chosen, step)
             return after, [*events, *advice]

@@ -14,6 +14,8 @@ _EVERY_S = 0.4  # of steps that are short: costs are fitted anew for every check
 _WORKERS_A_COMMIT = 250  # a check of thousands of workers takes a second: it must not cost more than it can gain
 _URGENT_GAIN = 0.25
 _FIRST_RETELLING, _RETELL_EVERY = 13, 48  # commits
+# Where steps vary by more than this, gains often are none: such workers need up to _MOST_CAUTION times the evidence.
+_USUAL_SPREAD, _MOST_CAUTION = 0.06, 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +28,17 @@ class PlanCheck:
     is_urgent_only: bool = False
     """Whether the check only looks for an urgent gain, and leaves no trace if there is none."""
 
+    def evidence_among(self, spread: float) -> float:
+        """The evidence that workers need whose steps vary so much, as a relative standard deviation."""
+        return self.evidence * min(_MOST_CAUTION, max(1.0, spread / _USUAL_SPREAD))
+
 
 # After a group forms or a machine's speed changes there are three early checks. A worker's first steps are not typical,
 # so the first two change the plan only for much, and the third makes a finer plan from all timings so far. Later a
 # large gain counts after a few checks, a small one after many: a drift of a few percent that passes moves nothing.
 # Where the run is under way, machines know their costs, and a return disturbs the others: the third wants as much.
 FIRST_CHECK = PlanCheck(LEAST_GAIN)
-_EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.15), 8: PlanCheck(LEAST_GAIN)}
+_EARLY = {2: PlanCheck(LEAST_GAIN, 0.25), 5: PlanCheck(LEAST_GAIN, 0.15), 8: PlanCheck(LEAST_GAIN, 0.05)}
 _EARLY_UNDER_WAY = {**_EARLY, 8: PlanCheck(LEAST_GAIN, 0.15)}
 _UNDER_WAY = 16  # committed steps of a run
 _LATE = PlanCheck(LEAST_GAIN, 0.35)
