@@ -1,6 +1,5 @@
 """What a worker keeps through all quorums and GroupStates: its place, its ports, its model."""
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from datetime import timedelta
@@ -16,7 +15,7 @@ from potluck.engine.group.forming import RosteredGroup
 from potluck.engine.group.gloo import GlooOnDevice
 from potluck.engine.group.gradient_wire import GradientWire
 from potluck.engine.group.gradients import GradientExchange
-from potluck.engine.group.last_sums import LastSums
+from potluck.engine.group.last_commit import LastCommit
 from potluck.engine.group.listening import open_gloo
 from potluck.engine.group.membership import Membership
 from potluck.engine.group.nccl import NcclGroups
@@ -64,8 +63,7 @@ class Connection:
         self.is_stopping: Callable[[], bool] = bool
         self.told_step = 0
         """The step that Waiting events name; 0 before the first committed step."""
-        self.committed_at = time.monotonic()
-        self.last_sums = LastSums()
+        self.last_commit = LastCommit()
         self._model: SharedModel | None = None
         self._closing = ExitStack()
         self._closing.callback(leave)
@@ -119,7 +117,7 @@ class Connection:
         """Leave the group, and close this worker's ports."""
         self.waits.close()
         self.membership.leave()
-        self.last_sums.wait_until_arrived()
+        self.last_commit.let_sums_arrive()
         self._closing.close()
 
     def _tell_wait(self, seconds: float, what: str) -> None:

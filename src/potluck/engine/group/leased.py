@@ -50,7 +50,7 @@ class LeasedGroup(SoloGroup):
         self._connection.membership.advance()
         self._connection.model.committed(self._part.step, self.quorum_id, [self._connection.place.name])
         self._connection.timeout.committed(now - self._began_at)
-        self._connection.committed_at = now
+        self._connection.last_commit.note(now)
         return True
 
     def between_steps(self, state: dict[str, Any]) -> dict[str, Any]:

@@ -191,11 +191,11 @@ class ReplicatedGroup:
                 step=step,
                 quorum_id=session.quorum_id,
                 has_stopped=self._has_stopped,
-                stall_s=now - connection.committed_at,
+                stall_s=now - connection.last_commit.at,
             )
             if changed is not None:
                 connection.notices.tell(changed)
-                balance.re_forming_s = now - connection.committed_at
+                balance.re_forming_s = now - connection.last_commit.at
         connection.model.committed(attempt.part.step, session.quorum_id, roster.order)
         connection.timeout.committed(now - attempt.began_at)
         connection.waits.committed()
@@ -206,9 +206,8 @@ class ReplicatedGroup:
             connection.timeout.grown()
             connection.membership.forget_quorum()
         balance.committed(attempt.told, step, of_round=attempt.num_steps > 1)
-        connection.committed_at, connection.told_step = now, step
-        if len(roster.members) > 1:
-            connection.last_sums.committed(now - attempt.began_at)
+        connection.told_step = step
+        connection.last_commit.note(now, exchanged_s=now - attempt.began_at if len(roster.members) > 1 else None)
         self._next = next_step(attempt, is_settled=session.has_committed)
         session.has_committed = True
         self._num_unlike = 0
