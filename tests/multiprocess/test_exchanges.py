@@ -93,7 +93,7 @@ def test_a_killed_worker_comes_back(crew):
 def test_a_frozen_worker_comes_back_by_itself(crew):
     crew.workers[1].wait_for_step("run", 37)
     crew.workers[1].kill(signal.SIGSTOP)
-    time.sleep(3)  # the others notice within 2.5 s, and must not have finished when this worker asks for its group again
+    time.sleep(3)  # the others notice within 2.5 s, and have not finished when this worker is back
     crew.workers[1].kill(signal.SIGCONT)
     check(crew)
 
