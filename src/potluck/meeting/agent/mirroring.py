@@ -53,6 +53,8 @@ class Mirror:
         self._claimed: dict[str, Path] = {}
         """By run: its folder on this machine, of runs that this machine's workers have no part in."""
         self._refused: set[tuple[str, str]] = set()
+        self._copied: dict[Path, int] = {}
+        """The size up to which each file is here: of hundreds of files few have grown since the last look."""
         self._is_over = threading.Event()
         self._keeping = threading.Lock()
         self._checkpoints = CheckpointMirror(membership, tell, self._is_over)
@@ -132,6 +134,8 @@ class Mirror:
 
     def _copy_file(self, client: HostClient, run: str, name: str, size: int) -> None:
         folder = self._folder_of(run)
+        if self._copied.get(folder / name) == size:
+            return
         path = f"/succession/files/{run}?file={name}&offset="
         if name == "run.yaml":
             if not (folder / name).exists():
@@ -143,6 +147,7 @@ class Mirror:
         here = (folder / name).stat().st_size if (folder / name).exists() else 0
         for _ in range(_MOST_PARTS):
             if here >= size:
+                self._copied[folder / name] = size
                 return
             part = client.send("GET", f"{path}{here}")
             if not part:

@@ -10,12 +10,11 @@ from potluck.meeting.host.reign import Reign
 from potluck.meeting.host.roster import MachineRoster
 from potluck.meeting.host.runs import RunRecord
 from potluck.meeting.succession.state_copy import CheckpointName, HostStateCopy, RunCopy, StateAnswer
-from potluck.meeting.transfer.shipping import check_file_name, is_file_name
+from potluck.meeting.transfer.shipping import check_file_name, entries_of
 
 _PART_BYTES = 1 << 20
 _KEEP_ENDED_S = 60.0
 _CHANGES_BITS = 24
-_FOLDERS = ("events", "logs", "traces")
 
 
 class StateCopies:
@@ -62,9 +61,8 @@ class StateCopies:
 
 
 def _sizes(folder: Path) -> dict[str, int]:
-    found = {f"{kind}/{file.name}": file for kind in _FOLDERS for file in (folder / kind).glob("*") if file.is_file()}
+    named = {name: entry.stat().st_size for name, entry in entries_of(folder) if entry.is_file()}
     settings = folder / "run.yaml"
-    named = {name: file.stat().st_size for name, file in found.items() if is_file_name(name)}
     return {**named, **({"run.yaml": settings.stat().st_size} if settings.is_file() else {})}
 
 
