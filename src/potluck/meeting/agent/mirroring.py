@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -53,8 +54,6 @@ class Mirror:
         self._claimed: dict[str, Path] = {}
         """By run: its folder on this machine, of runs that this machine's workers have no part in."""
         self._refused: set[tuple[str, str]] = set()
-        self._copied: dict[Path, int] = {}
-        """The size up to which each file is here: of hundreds of files few have grown since the last look."""
         self._is_over = threading.Event()
         self._keeping = threading.Lock()
         self._checkpoints = CheckpointMirror(membership, tell, self._is_over)
@@ -134,8 +133,6 @@ class Mirror:
 
     def _copy_file(self, client: HostClient, run: str, name: str, size: int) -> None:
         folder = self._folder_of(run)
-        if self._copied.get(folder / name) == size:
-            return
         path = f"/succession/files/{run}?file={name}&offset="
         if name == "run.yaml":
             if not (folder / name).exists():
@@ -144,10 +141,11 @@ class Mirror:
             return
         if (run, name) in self._refused or is_file_name(name, self._membership.machine):
             return
-        here = (folder / name).stat().st_size if (folder / name).exists() else 0
+        here = 0
+        with suppress(FileNotFoundError):  # one look at a file: a run of days has hundreds
+            here = (folder / name).stat().st_size
         for _ in range(_MOST_PARTS):
             if here >= size:
-                self._copied[folder / name] = size
                 return
             part = client.send("GET", f"{path}{here}")
             if not part:

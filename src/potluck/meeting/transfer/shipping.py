@@ -35,6 +35,7 @@ _SCAN_BYTES = 64 * 1024
 _STEM = r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,199}"  # characters of a machine's name, but no hidden file
 _FILE_NAME = re.compile(rf"events/{_STEM}\.jsonl|logs/{_STEM}\.log|traces/{_STEM}\.json\.gz")
 _NOT_PLAIN = (errno.ELOOP, errno.ENOTDIR, errno.EISDIR, errno.ENXIO)  # a link, a link to a folder, a folder, a pipe
+_NO_FOLDER = (FileNotFoundError, NotADirectoryError, PermissionError)
 _sync_data = getattr(os, "fdatasync", os.fsync)  # macOS has only fsync, which is slower
 
 
@@ -173,7 +174,7 @@ def entries_of(run_folder: Path, machine: str | None = None) -> Iterator[tuple[s
     A run of days has hundreds of log files, and this is asked several times a second.
     """
     for folder in MOST_FILES:
-        with suppress(OSError), os.scandir(run_folder / folder) as entries:
+        with suppress(*_NO_FOLDER), os.scandir(run_folder / folder) as entries:
             yield from ((name, entry) for entry in entries if is_file_name(name := f"{folder}/{entry.name}", machine))
 
 
